@@ -1,0 +1,73 @@
+"""The anchor bank: questions the answering model is known to answer, by behaviour, kept in one JSON Lines file.
+
+Lines with role `anchor` are distilled on during training; lines with role `gate` only measure damage before a
+promotion. The two roles have different subjects, and neither shares a subject with any reported figure. The bank is
+written by `sharpwave train-router`, which labels the facts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from carriers.prompts import closed_book
+from sharpwave.errors import InputError
+from sharpwave.records import Record
+
+
+class AnchorQuestion(Record):
+    """A question, the answer in the model's own words, and what the line may be used for."""
+
+    question: str
+    answer: str
+    role: Literal["anchor", "gate"]
+    subject: str
+    model_fingerprint: str
+
+
+def read_anchors(path: Path) -> list[AnchorQuestion]:
+    """Read a bank; a missing file is an empty bank, a bad line is an InputError that names it."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    bank = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            bank.append(AnchorQuestion.model_validate_json(line))
+        except ValidationError as error:
+            raise InputError(
+                f"not an anchor question ({error.errors()[0]['msg']}); run `sharpwave train-router` to write the bank anew",
+                file=str(path),
+                line=number,
+            ) from error
+    return bank
+
+
+def write_anchors(path: Path, bank: Sequence[AnchorQuestion]) -> None:
+    """Write a bank, replacing the file at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(item.model_dump(), ensure_ascii=False) + "\n" for item in bank)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def draw_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> list[AnchorQuestion]:
+    """Draw the questions to distil on, at most `count`."""
+    pool = [item for item in bank if item.role == "anchor"]
+    return random.Random(seed).sample(pool, min(count, len(pool)))
+
+
+def gate_questions(bank: Sequence[AnchorQuestion]) -> list[AnchorQuestion]:
+    """Return the questions that only gate a promotion."""
+    return [item for item in bank if item.role == "gate"]
+
+
+def anchor_prompt(item: AnchorQuestion) -> str:
+    """Return the closed-book prompt of a bank line."""
+    return closed_book(item.question)

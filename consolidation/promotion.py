@@ -1,0 +1,51 @@
+"""The promotion gate: from the figures of each adapter scale to promote, shrink or discard. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from consolidation.records import ScaleTrial
+    from sharpwave.settings import PromotionSettings
+
+
+class GateDecision(NamedTuple):
+    """The chosen scale, None to discard, and the reason in words."""
+
+    scale: float | None
+    reason: str
+
+
+def passes(trial: ScaleTrial, settings: PromotionSettings) -> bool:
+    """Tell whether one scale learns enough and damages little enough on the gate facts."""
+    return (
+        trial.internalised_rate >= settings.min_internalised_rate
+        and trial.gate_damage_rate <= settings.max_damage_rate
+    )
+
+
+def is_clear(trial: ScaleTrial, settings: PromotionSettings) -> bool:
+    """Tell whether smaller scales need not be tried: it passes with at most half the damage allowed."""
+    return passes(trial, settings) and trial.gate_damage_rate <= settings.max_damage_rate / 2
+
+
+def decide(trials: Sequence[ScaleTrial], settings: PromotionSettings) -> GateDecision:
+    """Choose the passing scale with the best balance of learnt minus damaged; discard if none passes."""
+    passing = [trial for trial in trials if passes(trial, settings)]
+    if passing:
+        best = max(passing, key=lambda trial: (trial.internalised_rate - trial.gate_damage_rate, trial.scale))
+        return GateDecision(
+            best.scale,
+            f"scale {best.scale:g}: {best.internalised_rate:.1%} internalised, "
+            f"{best.gate_damage_rate:.1%} of {best.gate_probed} gate facts damaged",
+        )
+    tried = "; ".join(
+        f"scale {trial.scale:g}: {trial.internalised_rate:.1%} internalised, {trial.gate_damage_rate:.1%} damaged"
+        for trial in trials
+    )
+    return GateDecision(
+        None,
+        f"no scale internalises at least {settings.min_internalised_rate:.0%} and damages at most "
+        f"{settings.max_damage_rate:.0%} ({tried})",
+    )

@@ -1,0 +1,130 @@
+"""What one night hands from stage to stage; each record is a file in the night's folder."""
+
+from __future__ import annotations
+
+from sharpwave.records import ProbeResult, Record
+
+
+class FactTargets(Record):
+    """The questions and the answer that one fact is trained and probed with.
+
+    `train_questions` are trained on, `paraphrase` is never trained on; `generated` says that a model proposed them.
+    """
+
+    fact_id: str
+    text: str
+    train_questions: tuple[str, ...]
+    paraphrase: str
+    answers: tuple[str, ...]
+    generated: bool = False
+
+
+class Rejection(Record):
+    """A stored fact that is left out of a night, and why."""
+
+    fact_id: str
+    reason: str
+
+
+class NightPlan(Record):
+    """What a night means to do: the facts to write back, those left out, and the model it starts from."""
+
+    run_id: str
+    parent: int
+    base_fingerprint: str
+    targets: tuple[FactTargets, ...]
+    rejected: tuple[Rejection, ...] = ()
+    hot_before: int = 0
+    seed: int = 0
+
+
+class TrainingReceipt(Record):
+    """What the training cost and where the raw update lies (relative to the night's folder)."""
+
+    generation: int
+    seconds: float
+    steps: int
+    supervised_tokens: int
+    trained_tokens: int
+    final_loss: float
+    final_distance: float
+
+
+class ScaleTrial(Record):
+    """Gate figures of one adapter scale."""
+
+    scale: float
+    internalised_rate: float
+    gate_damage_rate: float
+    gate_probed: int
+
+
+class KnownFact(Record):
+    """A formerly known fact and the one probe that tells whether it still is."""
+
+    fact_id: str
+    question: str
+    answers: tuple[str, ...]
+
+
+class NightVerdict(Record):
+    """What the probes of the saved and reloaded model say, and what follows from it: a plan, nothing done yet."""
+
+    generation: int
+    promoted: bool
+    reason: str
+    scale: float | None
+    trials: tuple[ScaleTrial, ...]
+    proven: tuple[str, ...] = ()
+    evict: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    never_known: tuple[str, ...] = ()
+    stable_probed: int = 0
+    target_probes: tuple[ProbeResult, ...] = ()
+    damage_probes: tuple[ProbeResult, ...] = ()
+
+
+class NightReport(Record):
+    """The outcome of a night, for people and for trackers."""
+
+    run_id: str
+    status: str
+    reason: str
+    generation: int
+    parent: int
+    scale: float | None
+    selected: int
+    internalised: int
+    evicted: int
+    damaged: int
+    readmitted: int
+    stable_probed: int
+    rejected: tuple[Rejection, ...] = ()
+    skipped: tuple[str, ...] = ()
+    training: TrainingReceipt | None = None
+    trials: tuple[ScaleTrial, ...] = ()
+
+    @property
+    def damage_rate(self) -> float:
+        """Damaged per probed stable fact; 0 where none was probed."""
+        return self.damaged / self.stable_probed if self.stable_probed else 0.0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures that a tracker keeps."""
+        figures: dict[str, float] = {
+            "selected": self.selected,
+            "internalised": self.internalised,
+            "evicted": self.evicted,
+            "damaged": self.damaged,
+            "readmitted": self.readmitted,
+            "stable_probed": self.stable_probed,
+            "damage_rate": self.damage_rate,
+        }
+        if self.training is not None:
+            figures |= {
+                "train_seconds": self.training.seconds,
+                "supervised_tokens": self.training.supervised_tokens,
+                "final_loss": self.training.final_loss,
+                "final_anchor_distance": self.training.final_distance,
+            }
+        return figures

@@ -1,0 +1,1 @@
+"""Measuring the memory: corpora and streams of facts, metrics, baselines, reports."""

@@ -1,0 +1,230 @@
+"""What a corpus is made of: the labelled fact, the templates that word it, the rules every fact must pass.
+
+Sources only deliver (subject, relation, answers); wording, checking and de-duplication happen here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from sharpwave.errors import InputError
+from sharpwave.matching import normalise_answer
+from sharpwave.records import Fact, Moment, Slot
+
+Kind = Literal["world", "agent", "update_old", "update_new", "counterfactual"]
+
+OBSERVED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+"""Stamp of every corpus fact, so that a corpus is the same bytes on every run; streams stamp their own."""
+
+MAX_ANSWER_WORDS = 6
+MIN_QUESTIONS = 3
+_FORBIDDEN_IN_ANSWER = frozenset('<>()[]{};:&"\n\t|*_=/')
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFact:
+    """A fact with what an experiment must know about it and the memory must not.
+
+    `fact.questions` are the wordings the memory may see: the first is the training form, the last one the
+    probe. `heldout_question` is asked in evaluations only and is never part of `fact`.
+    """
+
+    fact: Fact
+    group: str
+    kind: Kind
+    language: str
+    heldout_question: str
+
+    @property
+    def id(self) -> str:
+        """The fact's id."""
+        return self.fact.id
+
+    @property
+    def slot(self) -> Slot:
+        """Subject and relation; every corpus fact has them."""
+        if self.fact.slot is None:
+            raise InputError("a corpus fact needs a slot", field="slot")
+        return self.fact.slot
+
+    @property
+    def relation(self) -> str:
+        """The slot's relation."""
+        return self.slot.relation
+
+    @property
+    def train_questions(self) -> tuple[str, ...]:
+        """Wordings a write-back may train on; the first is the training form."""
+        return self.fact.questions[:-1]
+
+    @property
+    def probe_question(self) -> str:
+        """The wording kept for router self-probes and consolidation probes."""
+        return self.fact.questions[-1]
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All wordings, the training form first and the held-out one last."""
+        return (*self.fact.questions, self.heldout_question)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data that `json.dumps` takes."""
+        return {
+            "fact": self.fact.model_dump(mode="json", exclude_none=True),
+            "group": self.group,
+            "kind": self.kind,
+            "language": self.language,
+            "heldout_question": self.heldout_question,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | str) -> Self:
+        """Read what `to_json` wrote, as a mapping or as a line of text."""
+        values = dict(json.loads(data) if isinstance(data, str) else data)
+        return cls(**{**values, "fact": Fact.model_validate(values["fact"])})
+
+
+@dataclass(frozen=True, slots=True)
+class RelationTemplate:
+    """The words of one relation.
+
+    Placeholders: `{s}` the subject as it stands in running text, `{S}` the same at the start of a sentence,
+    `{a}` the answer, and any further name that `build` is given. The last question is the held-out one.
+    """
+
+    name: str
+    statement: str
+    questions: tuple[str, ...]
+    language: str = "en"
+    kind: Kind = "world"
+
+    def build(
+        self,
+        subject: str,
+        answers: Sequence[str],
+        *,
+        group: str,
+        source: str,
+        in_text: str | None = None,
+        valid_from: Moment | None = None,
+        valid_to: Moment | None = None,
+        words: Mapping[str, str] | None = None,
+    ) -> CorpusFact | None:
+        """Word one fact, or return None where it breaks a rule of `defects`.
+
+        Args:
+            subject: Name in the slot; unique in the corpus together with the relation.
+            answers: Canonical answer first, then aliases; doubles are dropped.
+            group: What is kept together by a split, such as ``country:FR``.
+            source: Package (and file) the value comes from.
+            in_text: How the subject is written inside a sentence, if not as in the slot.
+            valid_from: First moment at which the value held.
+            valid_to: Last moment at which the value held.
+            words: Further placeholders of this template.
+        """
+        unique = tuple(dict.fromkeys(answer.strip() for answer in answers if answer.strip()))
+        if not unique:
+            return None
+        written = in_text or subject
+        filled = {"s": written, "S": written[:1].upper() + written[1:], "a": unique[0], **(words or {})}
+        questions = tuple(question.format_map(filled) for question in self.questions)
+        if defects(self.statement.format_map(filled), questions, unique):
+            return None
+        fact = Fact(
+            text=self.statement.format_map(filled),
+            slot=Slot(subject=subject, relation=self.name),
+            questions=questions[:-1],
+            answers=unique,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            observed_at=OBSERVED_AT,
+            source=source,
+        )
+        return CorpusFact(fact, group, self.kind, self.language, questions[-1])
+
+
+def contains_words(text: str, phrase: str) -> bool:
+    """Tell whether the phrase occurs in the text as whole words, after answer normalisation.
+
+    >>> contains_words("What is the capital of Kuwait?", "Kuwait City")
+    False
+    """
+    words = normalise_answer(phrase)
+    return bool(words) and f" {words} " in f" {normalise_answer(text)} "
+
+
+def defects(statement: str, questions: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """Name every rule that a worded fact breaks; an empty list means that it may enter a corpus."""
+    canonical = answers[0]
+    found = []
+    if canonical not in statement:
+        found.append("the answer is not a span of the statement")
+    if not normalise_answer(canonical):
+        found.append("the answer is empty once normalised")
+    if len(canonical.split()) > MAX_ANSWER_WORDS or len(canonical) > 60:
+        found.append("the answer is long")
+    if any(_FORBIDDEN_IN_ANSWER & set(answer) for answer in answers):
+        found.append("an answer has markup or brackets in it")
+    if len(set(questions)) <= MIN_QUESTIONS:
+        found.append("there are too few different questions")
+    if _gives_away(questions, answers):
+        found.append("a question gives the answer away")
+    return found
+
+
+def _gives_away(questions: Sequence[str], answers: Sequence[str]) -> bool:
+    # One normalisation for all questions, kept apart by a word that no answer contains.
+    asked = f" {normalise_answer(' zzzz '.join(questions))} "
+    return any(f" {normalise_answer(answer)} " in asked for answer in answers)
+
+
+def keep_unambiguous(items: Iterable[CorpusFact]) -> list[CorpusFact]:
+    """Drop every slot that two sources fill differently, and the second of two equal facts.
+
+    The same text for two slots (two towns of one name) or a question with two answers is dropped, too.
+    """
+    unique = list({item.id: item for item in items}.values())
+    slots = Counter((item.slot.subject, item.slot.relation) for item in unique)
+    texts = Counter(item.fact.text for item in unique)
+    asked = Counter(question for item in unique for question in set(item.questions))
+    return [
+        item
+        for item in unique
+        if slots[item.slot.subject, item.slot.relation] == 1
+        and texts[item.fact.text] == 1
+        and all(asked[question] == 1 for question in item.questions)
+    ]
+
+
+CORPUS_NAMES = ("world", "agent", "updates")
+
+
+def load_corpus(name: str, *, count: int = 1000, seed: int = 0) -> list[CorpusFact]:
+    """Return a corpus by name; `count` and `seed` apply to the generated ones.
+
+    "world" is the whole world corpus, "agent" invents `count` facts, "updates" gives both sides of `count`
+    changes, each older value before the newer one.
+
+    Raises:
+        InputError: There is no corpus of that name, or too many facts are wanted.
+    """
+    from eval.corpora import agent_world, updates, world
+
+    if name == "world":
+        return world.load_world_corpus()
+    if name == "agent":
+        return agent_world.agent_world(count, seed)
+    if name == "updates":
+        return [item for pair in updates.updates(count, seed) for item in (pair.old, pair.new)]
+    raise InputError(f"there is no corpus {name!r}; choose one of {', '.join(CORPUS_NAMES)}")
+
+
+def relation_counts(items: Iterable[CorpusFact]) -> dict[str, int]:
+    """Count facts per relation, most frequent first, ties by name."""
+    counts = Counter(item.relation for item in items)
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))

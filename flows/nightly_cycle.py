@@ -1,0 +1,43 @@
+"""Flow: everything a night does on a schedule: finish what was killed, take in the inbox, consolidate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from consolidation.night_folder import unfinished_nights
+from consolidation.records import NightReport
+from flows.consolidate_memory import consolidate_memory
+from flows.ingest_stream import ingest_stream
+from tasks.inbox_tasks import archive_file_task, waiting_files
+from tasks.run_settings import begin_run, new_run_id
+from tasks.tracking import parent_run
+
+
+@flow(name="nightly-cycle")
+def nightly_cycle(
+    run_id: str | None = None,
+    inbox: str | None = None,
+    profile: str = "embedded",
+    overrides: list[str] | None = None,
+    config: str | None = None,
+) -> NightReport:
+    """Ingest every file of the inbox folder (`<store>/inbox` by default), then consolidate.
+
+    A night that was killed is finished first, under its own run id. Files that were taken in move to
+    `inbox/done`.
+    """
+    run_id = run_id or new_run_id("night")
+    arguments = {"profile": profile, "overrides": overrides or [], "config": config}
+    settings, _ = begin_run(run_id, profile, overrides or [], config)
+    folder = Path(inbox) if inbox else settings.store.path / "inbox"
+    with parent_run("nightly-cycle", settings, run_id, resume=True) as tracker:
+        for night in unfinished_nights(settings.store.path):
+            consolidate_memory(night, parent_id=tracker.run_id, **arguments)
+        for file in waiting_files(folder):
+            ingest_stream(str(file), f"{run_id}-{file.stem}", parent_id=tracker.run_id, **arguments)
+            archive_file_task(str(file))
+        report = consolidate_memory(f"{run_id}-sleep", parent_id=tracker.run_id, **arguments)
+        tracker.log_metrics(report.metrics())
+    return report

@@ -1,0 +1,1 @@
+"""The router: what a small and a large model reveal about a fact, and whether the fact deserves storing."""

@@ -1,0 +1,209 @@
+"""The whole memory as one object: give it facts, ask it questions.
+
+    from serving.agent_memory import AgentMemory
+    from sharpwave.settings import load_settings
+
+    with AgentMemory.open(load_settings("embedded"), writer=True) as memory:
+        memory.ingest([Fact(text="Mira works as a notary.")], run_id="morning")
+        memory.ask(["What does Mira do?"])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+from carriers.external_memory import ExternalMemory
+from carriers.recall import Recall, StoreNotes
+from serving.loaded_models import LoadedModels, shared_models
+from sharpwave.records import FactStatus, RouteDecision
+
+if TYPE_CHECKING:
+    from carriers.ledger_records import Observation
+    from routers.cascade import CascadeRouter
+    from sharpwave.records import Fact, RecallAnswer
+    from sharpwave.settings import Settings
+
+FACTS_PER_BATCH = 64
+OnBatch = Callable[["IngestBatch"], None]
+
+
+@dataclass(frozen=True)
+class IngestBatch:
+    """What became of one batch: its facts in order, whether each was new, and the decisions that were taken."""
+
+    facts: tuple[Fact, ...]
+    observations: tuple[Observation, ...]
+    decisions: tuple[RouteDecision, ...]
+
+
+@dataclass(frozen=True)
+class IngestReceipt:
+    """What became of a stream of facts; `actions` counts decisions by action, `stages` by who decided."""
+
+    observed: int
+    new: int
+    repeats: int
+    actions: dict[str, int]
+    stages: dict[str, int]
+    router_flops: float
+
+
+class AgentMemory:
+    """Store, models, router and recall of one profile, opened for reading or by one process for writing."""
+
+    def __init__(self, settings: Settings, memory: ExternalMemory, models: LoadedModels) -> None:
+        self.settings = settings
+        self.memory = memory
+        self.models = models
+        self._recall: Recall | None = None
+        self._router: tuple[int, CascadeRouter] | None = None
+
+    @classmethod
+    def open(cls, settings: Settings, *, writer: bool = False, models: LoadedModels | None = None) -> Self:
+        """Open the store of these settings.
+
+        Args:
+            settings: Profile, store path, prices.
+            writer: Whether facts will be ingested; only one process may write at a time.
+            models: Models already loaded; by default those that this process shares.
+
+        Raises:
+            StoreError: There is no store (readers) or it does not fit the settings.
+            StoreBusyError: Another process is writing.
+        """
+        models = models or shared_models(settings.models)
+        memory = ExternalMemory.open(
+            settings.store.path,
+            models.embedder,
+            writer=writer,
+            lock_timeout_seconds=settings.store.lock_timeout_seconds,
+        )
+        return cls(settings, memory, models)
+
+    def close(self) -> None:
+        """Close the store; harmless twice."""
+        self.memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def recall(self) -> Recall:
+        """Answers from store and weights, for the generation that is current now."""
+        current = self.memory.generations.current().number
+        if self._recall is None or self._recall.generation != current:
+            adapter = self.memory.generations.adapter_folder(current)
+            self._recall = Recall(
+                StoreNotes(self.memory),
+                reader=self.models.reader,
+                weights=self.models.generation(adapter),
+                settings=self.settings.recall,
+                generation=current,
+            )
+        return self._recall
+
+    @property
+    def router(self) -> CascadeRouter:
+        """The cascade, whose large stage is the generation that is current now."""
+        from routers.cascade import load_cascade
+
+        current = self.memory.generations.current().number
+        if self._router is None or self._router[0] != current:
+            adapter = self.memory.generations.adapter_folder(current)
+            self._router = (
+                current,
+                load_cascade(self.settings.router, self.models.small, self.models.generation(adapter)),
+            )
+        return self._router[1]
+
+    def ask(
+        self, questions: Sequence[str], namespace: str | None = None, as_of: datetime | None = None
+    ) -> list[RecallAnswer]:
+        """Answer questions from store and weights; see `Recall.answer`."""
+        return self.recall.answer(questions, namespace or self.settings.namespace, as_of)
+
+    def ingest(
+        self,
+        facts: Iterator[Fact] | Sequence[Fact],
+        run_id: str,
+        on_batch: OnBatch | None = None,
+    ) -> IngestReceipt:
+        """Record facts, route those that need it, and store what the router admits.
+
+        Facts whose routing was interrupted earlier are routed first. Calling again with the same run id after a
+        kill records and decides nothing twice.
+        """
+        tally = _Tally()
+        self._finish_interrupted(run_id, tally, on_batch)
+        stream = iter(facts)
+        while batch := list(islice(stream, FACTS_PER_BATCH)):
+            observations = self.memory.observe(batch, run_id)
+            waiting = {item.fact_id for item in observations if item.needs_routing}
+            unique = {fact.id: fact for fact in batch if fact.id in waiting}
+            decisions = self._route(list(unique.values()), run_id)
+            done = IngestBatch(tuple(batch), tuple(observations), tuple(decisions))
+            tally.add(done)
+            if on_batch is not None:
+                on_batch(done)
+        return tally.receipt()
+
+    def _finish_interrupted(self, run_id: str, tally: _Tally, on_batch: OnBatch | None) -> None:
+        pending = self.memory.ledger.unfinished()
+        for start in range(0, len(pending), FACTS_PER_BATCH):
+            stored = self.memory.ledger.facts(pending[start : start + FACTS_PER_BATCH])
+            facts = [item.words for item in stored if item.words is not None]
+            done = IngestBatch(tuple(facts), (), tuple(self._route(facts, run_id)))
+            tally.add(done)
+            if on_batch is not None:
+                on_batch(done)
+
+    def _route(self, facts: list[Fact], run_id: str) -> list[RouteDecision]:
+        if not facts:
+            return []
+        decisions = self.router.decide(
+            facts, self.memory.generations.current().number, conflicting_ids=self._conflicting(facts)
+        )
+        self.memory.route(decisions, run_id)
+        return decisions
+
+    def _conflicting(self, facts: Sequence[Fact]) -> set[str]:
+        """Return the facts whose slot holds another value that the weights believe."""
+        believed = (FactStatus.KNOWN, FactStatus.INTERNALISED)
+        return {
+            fact.id
+            for fact in facts
+            if fact.slot is not None
+            and any(
+                other.id != fact.id and other.status in believed
+                for other in self.memory.ledger.on_slot(fact.namespace, fact.slot)
+            )
+        }
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self._observed = self._new = self._repeats = 0
+        self._actions: Counter[str] = Counter()
+        self._stages: Counter[str] = Counter()
+        self._flops = 0.0
+
+    def add(self, batch: IngestBatch) -> None:
+        self._observed += len(batch.observations)
+        self._new += sum(item.is_new for item in batch.observations)
+        self._repeats += sum(not item.needs_routing for item in batch.observations)
+        for decision in batch.decisions:
+            self._actions[decision.action.value] += 1
+            self._stages[decision.stage.value] += 1
+            self._flops += decision.flops
+
+    def receipt(self) -> IngestReceipt:
+        counts: dict[str, Any] = {"actions": dict(self._actions), "stages": dict(self._stages)}
+        return IngestReceipt(self._observed, self._new, self._repeats, router_flops=self._flops, **counts)

@@ -1,0 +1,151 @@
+"""Ingesting a file of facts: parse, sanitise, record, route, store; rejects and decisions are written down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from serving.agent_memory import AgentMemory, IngestBatch
+from sharpwave.fact_files import AcceptedLine, RejectsFile, read_facts
+from sharpwave.progress import current_progress
+from sharpwave.records import Record, RouteStage
+from sharpwave.tracking import NullTracker
+
+if TYPE_CHECKING:
+    from sharpwave.records import Fact
+    from sharpwave.settings import Settings
+    from sharpwave.tracking import Tracker
+
+
+class IngestSummary(Record):
+    """What became of a file. `changed` counts lines that were mended, `rejected` those that were refused.
+
+    `escalation_rate` is the share of routed facts that the large model was asked about; repeats are not routed.
+    """
+
+    run_id: str
+    lines: int
+    observed: int
+    new: int
+    repeats: int
+    changed: int
+    rejected: int
+    rejects_path: str | None
+    actions: dict[str, int]
+    stages: dict[str, int]
+    escalation_rate: float
+    router_flops: float
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+def decisions_path(settings: Settings, run_id: str) -> Path:
+    """Return the JSON Lines file that the decisions of a run are written to."""
+    return settings.runs_dir / run_id / "decisions.jsonl"
+
+
+def ingest_file(
+    settings: Settings, facts_path: Path, run_id: str, tracker: Tracker | None = None
+) -> IngestSummary:
+    """Take in a file of facts; bad lines go to a rejects file in the store.
+
+    Running again with the same run id after a kill doubles nothing.
+
+    Raises:
+        InputError: The file cannot be read as facts at all.
+        StoreBusyError: Another process is writing the store.
+    """
+    started = time.perf_counter()
+    with AgentMemory.open(settings, writer=True) as memory:
+        reading = _Reading(settings, facts_path, run_id)
+        with reading, _DecisionLog(decisions_path(settings, run_id), tracker or NullTracker()) as log:
+            current_progress().stage(f"ingesting {facts_path.name}")
+            receipt = memory.ingest(reading.facts(), run_id, log.write)
+    routed = sum(count for stage, count in receipt.stages.items() if stage != RouteStage.REPEAT)
+    return IngestSummary(
+        run_id=run_id,
+        lines=reading.lines,
+        observed=receipt.observed,
+        new=receipt.new,
+        repeats=receipt.repeats,
+        changed=reading.changed,
+        rejected=reading.rejected,
+        rejects_path=str(reading.rejects_path) if reading.rejected else None,
+        actions=receipt.actions,
+        stages=receipt.stages,
+        escalation_rate=receipt.stages.get(RouteStage.LARGE, 0) / routed if routed else 0.0,
+        router_flops=receipt.router_flops,
+        seconds=time.perf_counter() - started,
+        notes=tuple(reading.notes),
+    )
+
+
+class _Reading:
+    """Counts what the parser says while the facts pass through."""
+
+    def __init__(self, settings: Settings, path: Path, run_id: str) -> None:
+        self.rejects_path = settings.store.path / "rejects" / f"{run_id}.jsonl"
+        self.lines = self.changed = self.rejected = 0
+        self.notes: list[str] = []
+        self._parsed = read_facts(path, namespace=settings.namespace, max_fact_chars=settings.max_fact_chars)
+        self._rejects = RejectsFile(self.rejects_path)
+
+    def __enter__(self) -> None:
+        self._rejects.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._rejects.__exit__(*error)  # type: ignore[arg-type]
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield the good facts; write the bad lines away."""
+        for parsed in self._parsed:
+            self.lines += 1
+            if isinstance(parsed, AcceptedLine):
+                if parsed.changes:
+                    self.changed += 1
+                    self._note(f"line {parsed.line}: {'; '.join(parsed.changes)}")
+                yield parsed.fact
+            else:
+                self.rejected += 1
+                self._note(str(parsed.error))
+                self._rejects.write(parsed)
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < 20:
+            self.notes.append(text)
+
+
+class _DecisionLog:
+    """Writes decisions as JSON Lines and reports progress and curves per batch."""
+
+    def __init__(self, path: Path, tracker: Tracker) -> None:
+        self._path = path
+        self._tracker = tracker
+        self._observed = self._stored = self._escalated = self._routed = 0
+
+    def __enter__(self) -> _DecisionLog:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def write(self, batch: IngestBatch) -> None:
+        """Append the decisions of one batch."""
+        for decision in batch.decisions:
+            self._stream.write(decision.model_dump_json() + "\n")
+        self._stream.flush()
+        self._observed += len(batch.observations)
+        self._routed += len(batch.decisions)
+        self._stored += sum(decision.action.is_write for decision in batch.decisions)
+        self._escalated += sum(decision.stage is RouteStage.LARGE for decision in batch.decisions)
+        figures = {
+            "stored": float(self._stored),
+            "write_rate": self._stored / max(1, self._observed),
+            "escalation_rate": self._escalated / max(1, self._routed),
+        }
+        self._tracker.log_metrics({f"ingest_{key}": value for key, value in figures.items()}, self._observed)
+        current_progress().advance(len(batch.observations), **figures)

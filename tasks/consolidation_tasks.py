@@ -1,0 +1,127 @@
+"""Prefect tasks for the four stages of a night; each opens what it needs and hands over small records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from carriers.external_memory import ExternalMemory
+from consolidation import night, night_folder
+from consolidation.anchors import read_anchors
+from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
+from serving.loaded_models import shared_models
+from sharpwave.errors import StoreError
+from sharpwave.progress import current_progress
+from sharpwave.records import Record
+from sharpwave.settings import Settings
+from tasks.policies import side_effect_task
+from tasks.run_settings import read_settings
+from tasks.tracking import joined_run
+
+_R = TypeVar("_R", bound=Record)
+
+
+def open_store(settings: Settings, *, writer: bool) -> ExternalMemory:
+    """Open the store of these settings without loading a language model."""
+    return ExternalMemory.open(
+        settings.store.path,
+        shared_models(settings.models).embedder,
+        writer=writer,
+        lock_timeout_seconds=settings.store.lock_timeout_seconds,
+    )
+
+
+def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
+    """Choose facts and targets; with `save` the plan is kept for the later stages."""
+    from consolidation.question_generation import propose_targets
+
+    models = shared_models(settings.models)
+    current_progress().stage("choosing facts")
+    with open_store(settings, writer=save) as memory:
+        return night.plan_night(
+            memory,
+            settings.consolidation,
+            run_id,
+            models.reader.fingerprint,
+            lambda facts: propose_targets(models.reader, facts),
+            seed=settings.seed,
+            save=save,
+        )
+
+
+def plan_night(settings_path: str, run_id: str) -> bool:
+    """Plan the night and keep the plan; tell whether there is enough to train on."""
+    settings = read_settings(settings_path)
+    return night.is_worthwhile(make_plan(settings, run_id, save=True), settings.consolidation)
+
+
+def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> TrainingReceipt:
+    """Train a shadow generation; the store stays readable and writable meanwhile."""
+    settings = read_settings(settings_path)
+    bank = read_anchors(settings.consolidation.anchors_file)
+    with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
+        return night.train_shadow(
+            memory,
+            _plan(settings, run_id),
+            settings.consolidation,
+            bank,
+            shared_models(settings.models).load_large,
+            _reporting(tracker.log_metrics, "training"),
+        )
+
+
+def judge_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> NightVerdict:
+    """Probe the saved and reloaded shadow and decide."""
+    settings = read_settings(settings_path)
+    bank = read_anchors(settings.consolidation.anchors_file)
+    with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
+        current_progress().stage("probing the new generation")
+        return night.judge_shadow(
+            memory,
+            _plan(settings, run_id),
+            _required(settings, run_id, night_folder.TRAINING, TrainingReceipt),
+            settings.consolidation,
+            bank,
+            shared_models(settings.models).load_large,
+            _reporting(tracker.log_metrics, "scale"),
+        )
+
+
+def apply_verdict(settings_path: str, run_id: str) -> NightReport:
+    """Promote or discard, evict and re-admit, in one transaction."""
+    settings = read_settings(settings_path)
+    folder = night_folder.NightFolder(settings.store.path, run_id)
+    with open_store(settings, writer=True) as memory:
+        return night.apply_verdict(
+            memory,
+            _plan(settings, run_id),
+            folder.read(night_folder.TRAINING, TrainingReceipt),
+            folder.read(night_folder.VERDICT, NightVerdict),
+        )
+
+
+def _plan(settings: Settings, run_id: str) -> NightPlan:
+    return _required(settings, run_id, night_folder.PLAN, NightPlan)
+
+
+def _required(settings: Settings, run_id: str, name: str, kind: type[_R]) -> _R:
+    record = night_folder.NightFolder(settings.store.path, run_id).read(name, kind)
+    if record is None:
+        raise StoreError(f"the night {run_id} has no {name}; start it again with `sharpwave consolidate`")
+    return record
+
+
+def _reporting(
+    log_metrics: Callable[[Mapping[str, float], int | None], None], prefix: str
+) -> Callable[[Mapping[str, float], int], None]:
+    def report(figures: Mapping[str, float], step: int) -> None:
+        log_metrics({f"{prefix}_{key}": float(value) for key, value in figures.items()}, step)
+        current_progress().advance(1, **{key: float(value) for key, value in figures.items()})
+
+    return report
+
+
+plan_night_task = side_effect_task(plan_night)
+train_shadow_task = side_effect_task(train_shadow)
+judge_shadow_task = side_effect_task(judge_shadow)
+apply_verdict_task = side_effect_task(apply_verdict)
