@@ -31,9 +31,7 @@ def merge_adapter(model: Any, adapter: Path) -> Any:
     wrapped = PeftModel.from_pretrained(model, str(adapter))
     with safe_open(str(weights), framework="pt") as stored:
         given = set(stored.keys())
-    expected = {
-        name.replace(".default.", ".") for name, _ in wrapped.named_parameters() if ".lora_" in name
-    }
+    expected = {name.replace(".default.", ".") for name, _ in wrapped.named_parameters() if ".lora_" in name}
     if given != expected:
         strange = sorted(given ^ expected)[:3]
         raise WeightsError(f"{weights}: does not fit the base model, for example at {', '.join(strange)}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from carriers.index_probe import find_index_damage
+from carriers.vector_files import blank_unused_room
 from carriers.write_lock import open_file_lock, take_file_lock
 from sharpwave.errors import IntegrityError, SharpwaveError, StoreBusyError, StoreError
 
@@ -57,6 +58,7 @@ class ChromaConnection:
         self._client: Client | None = None
         self._collection: Collection | None = None
         self._revision = ""
+        self._blanked: dict[Path, int] = {}
 
     @classmethod
     def attach(cls, folder: Path) -> ChromaConnection:
@@ -91,6 +93,7 @@ class ChromaConnection:
                 # before the work, so that a kill half-way makes the others reopen, and look closely
                 self._mark_revision(f"{UNFINISHED}{uuid.uuid4().hex}")
             yield collection
+            blank_unused_room(self.folder, self._blanked)
             if write:
                 self._mark_revision(self._revision.removeprefix(UNFINISHED))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TOKENS_PER_BATCH = 2048
 _TOKENS_PER_DECODE = 6144  # each decoding step reads all weights once: wide batches share that
 _LOGIT_ROWS = 192
+_ANSWERS_KEPT = 4096
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.name = name
         self.fingerprint = fingerprint
+        self._answers: dict[tuple[str, str, int], GeneratedAnswer] = {}
         self._prefix_caches: dict[str, tuple[Any, int]] = {}
 
     @classmethod
@@ -174,17 +176,27 @@ class LanguageModel:
     def answer(
         self, prompts: Sequence[str], prefix: str = "", max_new_tokens: int = 16
     ) -> list[GeneratedAnswer]:
-        """Decode each prompt greedily up to the line break, in the order given."""
+        """Decode each prompt greedily up to the line break, in the order given; equal prompts only once.
+
+        The last few thousand answers are remembered, since the same questions come back again and again.
+        """
         import torch
 
-        encoded = [self.prompt_ids(prompt, prefix) for prompt in prompts]
-        results: list[GeneratedAnswer | None] = [None] * len(prompts)
+        keys = [(prefix, prompt, max_new_tokens) for prompt in prompts]
+        found = {key: self._answers[key] for key in keys if key in self._answers}
+        new = [key for key in dict.fromkeys(keys) if key not in found]
+        encoded = [self.prompt_ids(prompt, prefix) for _, prompt, _ in new]
         with torch.inference_mode():
             for batch in _batches([len(ids) + max_new_tokens for ids in encoded], _TOKENS_PER_DECODE):
                 decoded = self._batch_decode([encoded[i] for i in batch], prefix, max_new_tokens)
-                for i, generated in zip(batch, decoded, strict=True):
-                    results[i] = generated
-        return [generated for generated in results if generated is not None]
+                found |= {new[i]: generated for i, generated in zip(batch, decoded, strict=True)}
+        self._remember({key: found[key] for key in new})
+        return [found[key] for key in keys]
+
+    def _remember(self, answers: dict[tuple[str, str, int], GeneratedAnswer]) -> None:
+        self._answers |= answers
+        for key in list(self._answers)[: max(0, len(self._answers) - _ANSWERS_KEPT)]:
+            del self._answers[key]
 
     # --- tokens
 
@@ -259,7 +271,9 @@ class LanguageModel:
         predicting[:, -1] = False
         rows = self._token_statistics(output.last_hidden_state[predicting], ids[real.bool()])
         weights = (real / real.sum(1, keepdim=True).clamp(min=1)).to(output.last_hidden_state.dtype)
-        pooled = torch.stack([torch.einsum("btd,bt->bd", layer, weights) for layer in self._pooled(output)], 1)
+        pooled = torch.stack(
+            [torch.einsum("btd,bt->bd", layer, weights) for layer in self._pooled(output)], 1
+        )
         start = 0
         for row, sequence in enumerate(sequences):
             end = start + len(sequence) - 1
@@ -320,7 +334,9 @@ class LanguageModel:
             start += len(answer)
         return scores
 
-    def _batch_decode(self, prompts: list[list[int]], prefix: str, max_new_tokens: int) -> list[GeneratedAnswer]:
+    def _batch_decode(
+        self, prompts: list[list[int]], prefix: str, max_new_tokens: int
+    ) -> list[GeneratedAnswer]:
         """Greedy decoding of left-padded prompts; rows that reached the line break leave the batch."""
         import torch
 

@@ -80,7 +80,7 @@ class StoreNotes:
 
 
 class Recall:
-    """Reads both carriers. Keeps answers it has already decoded, so an equal prompt is decoded once.
+    """Reads both carriers.
 
     Args (of the constructor):
         source: Where notes come from.
@@ -88,7 +88,7 @@ class Recall:
         weights: The current generation, which answers alone.
         settings: How many notes, and who is believed.
         generation: Number of the current generation, for the provenance.
-   """
+    """
 
     def __init__(
         self,
@@ -104,7 +104,6 @@ class Recall:
         self.weights = weights
         self.settings = settings
         self.generation = generation
-        self._decoded: dict[tuple[str, str], GeneratedAnswer] = {}
 
     def answer(
         self, questions: Sequence[str], namespace: str = "default", as_of: datetime | None = None
@@ -137,7 +136,8 @@ class Recall:
             [
                 note
                 for note in notes
-                if note.similarity >= max(self.settings.min_similarity, notes[0].similarity - self.settings.spread)
+                if note.similarity
+                >= max(self.settings.min_similarity, notes[0].similarity - self.settings.spread)
             ]
             for notes in found_notes
         ]
@@ -148,21 +148,14 @@ class Recall:
         # The best note comes last, nearest to the question: small models read what is near.
         prompts = [open_book(questions[row], [note.text for note in reversed(notes[row])]) for row in rows]
         answers: list[GeneratedAnswer | None] = [None] * len(questions)
-        for row, answer in zip(rows, self._decode(self.reader, prompts, OPEN_BOOK_PREFIX), strict=True):
+        for row, answer in zip(rows, self.reader.answer(prompts, OPEN_BOOK_PREFIX), strict=True):
             answers[row] = answer
         return answers
 
     def ask_weights(self, questions: Sequence[str]) -> list[GeneratedAnswer]:
         """Answer each question from the weights alone."""
         prompts = [closed_book(question) for question in questions]
-        return self._decode(self.weights, prompts, CLOSED_BOOK_PREFIX)
-
-    def _decode(self, model: LanguageModel, prompts: Sequence[str], prefix: str) -> list[GeneratedAnswer]:
-        new = [p for p in dict.fromkeys(prompts) if (prefix, p) not in self._decoded]
-        if new:
-            for prompt, answer in zip(new, model.answer(new, prefix), strict=True):
-                self._decoded[prefix, prompt] = answer
-        return [self._decoded[prefix, prompt] for prompt in prompts]
+        return self.weights.answer(prompts, CLOSED_BOOK_PREFIX)
 
     def _store_is_sure(self, notes: Sequence[Note], as_of: datetime | None) -> bool:
         if not notes:

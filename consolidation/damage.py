@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from consolidation.probes import matched_ids
@@ -11,6 +11,7 @@ from consolidation.records import KnownFact
 
 if TYPE_CHECKING:
     from carriers.ledger_records import StoredFact
+    from consolidation.records import FactTargets
     from sharpwave.records import ProbeResult
     from sharpwave.settings import DamageSettings
 
@@ -23,17 +24,29 @@ class DamageFindings(NamedTuple):
     stable_probed: int
 
 
-def known_facts(stored: Iterable[StoredFact]) -> list[KnownFact]:
-    """Return the facts that live in the weights and carry a question to probe them with."""
-    return [
-        KnownFact(fact_id=fact.id, question=fact.words.questions[0], answers=fact.words.answers)
-        for fact in stored
-        if fact.words is not None and fact.words.questions
-    ]
+def known_facts(stored: Iterable[StoredFact], wordings: Mapping[str, FactTargets]) -> list[KnownFact]:
+    """Return the facts that live in the weights and have a question to probe them with.
+
+    Args:
+        stored: Known and internalised facts.
+        wordings: By fact id, the targets that a former night made for a fact without questions.
+    """
+    found = []
+    for fact in stored:
+        if fact.words is None:
+            continue
+        if fact.words.questions:
+            question, answers = fact.words.questions[0], fact.words.answers
+        elif fact.id in wordings:
+            question, answers = wordings[fact.id].train_questions[0], wordings[fact.id].answers
+        else:
+            continue
+        found.append(KnownFact(fact_id=fact.id, question=question, answers=answers))
+    return found
 
 
 def plan_damage_probes(
-    known: Sequence[KnownFact], risk: dict[str, float], settings: DamageSettings, seed: int
+    known: Sequence[KnownFact], risk: Mapping[str, float], settings: DamageSettings, seed: int
 ) -> list[KnownFact]:
     """Choose what to probe: everything if the budget allows, else a random sample and the most endangered.
 

@@ -6,44 +6,47 @@ current pointer, the evicted facts and the damaged ones together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carriers.adapter_files import adapter_digest
-from carriers.adapters import merge_adapter, stack_adapters
 from consolidation import night_folder as files
-from consolidation.anchors import AnchorQuestion, anchor_prompt, draw_anchors, gate_questions
-from consolidation.damage import find_damage, known_facts, plan_damage_probes
-from consolidation.eviction import plan_evictions
+from consolidation.anchors import AnchorQuestion, anchor_prompt, draw_anchors
+from consolidation.judging import LoadModel, OnLog, judge_shadow
 from consolidation.night_folder import NightFolder
-from consolidation.probes import probe_known, probe_targets, proven_ids
-from consolidation.promotion import decide, is_clear
 from consolidation.records import (
     FactTargets,
-    KnownFact,
     NightPlan,
     NightReport,
     NightVerdict,
     Rejection,
-    ScaleTrial,
     TrainingReceipt,
 )
 from consolidation.selection import select_facts
 from consolidation.targets import check_targets, given_targets, training_targets
 from sharpwave.errors import StoreBusyError
-from sharpwave.records import FactStatus, utc_now
+from sharpwave.records import FactStatus, GenerationStatus, utc_now
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
+    from carriers.generations import PromotionReceipt
     from carriers.ledger_records import StoredFact
-    from carriers.language_model import LanguageModel
     from sharpwave.settings import ConsolidationSettings
 
-LoadModel = Callable[[Path | None], "LanguageModel"]
+__all__ = [
+    "LoadModel",
+    "OnLog",
+    "Propose",
+    "apply_verdict",
+    "is_worthwhile",
+    "judge_shadow",
+    "night_lease",
+    "plan_night",
+    "train_shadow",
+]
+
 Propose = Callable[[Sequence["StoredFact"]], tuple[list[FactTargets], list[Rejection]]]
-OnLog = Callable[[Mapping[str, float], int], None]
 
 
 @contextmanager
@@ -88,25 +91,15 @@ def plan_night(
         save: False for a dry run, which changes nothing on disk.
     """
     folder = NightFolder(memory.directory, run_id)
-    former = folder.read(files.PLAN, NightPlan)
-    current = memory.generations.current().number
-    if former is not None and former.parent == current:
+    former = _resumable(memory, folder, base_fingerprint)
+    if former is not None:
         return former
-    if save:
-        memory.generations.discard_interrupted()
     hot = list(memory.ledger.iter_facts(status=FactStatus.HOT))
     chosen, rejected = select_facts(hot, settings.selection, utc_now())
-    given = [(fact, given_targets(fact)) for fact in chosen]
-    targets = [item for _, item in given if item is not None]
-    bare = [fact for fact, item in given if item is None]
-    if bare:
-        proposed, refused = propose(bare)
-        targets += proposed
-        rejected += refused
-    targets, refused = check_targets(targets)
+    targets, refused = check_targets(_make_targets(chosen, propose, rejected))
     plan = NightPlan(
         run_id=run_id,
-        parent=current,
+        parent=memory.generations.current().number,
         base_fingerprint=base_fingerprint,
         targets=tuple(targets),
         rejected=tuple(rejected + refused),
@@ -114,8 +107,46 @@ def plan_night(
         seed=seed,
     )
     if save:
+        memory.generations.discard_interrupted()
+        folder.start_anew()
         folder.write(files.PLAN, plan)
     return plan
+
+
+def _make_targets(
+    chosen: Sequence[StoredFact], propose: Propose, rejected: list[Rejection]
+) -> list[FactTargets]:
+    """Return the targets in the order chosen; facts for which none could be proposed go to `rejected`."""
+    found = {fact.id: given_targets(fact) for fact in chosen}
+    bare = [fact for fact in chosen if found[fact.id] is None]
+    if bare:
+        proposed, refused = propose(bare)
+        found |= {item.fact_id: item for item in proposed}
+        rejected += refused
+    return [item for item in found.values() if item is not None]
+
+
+def _resumable(memory: ExternalMemory, folder: NightFolder, base_fingerprint: str) -> NightPlan | None:
+    """Return the plan of a night that is finished or can go on; None where it has to begin anew.
+
+    A night cannot go on when the store has moved on since: another generation is current, its shadow is gone, or,
+    before its training, one of its facts has left the store.
+    """
+    plan = folder.read(files.PLAN, NightPlan)
+    if plan is None or folder.read(files.REPORT, NightReport) is not None:
+        return plan
+    training = folder.read(files.TRAINING, TrainingReceipt)
+    current = memory.generations.current().number
+    if training is None:
+        stored = memory.ledger.facts([item.fact_id for item in plan.targets])
+        is_fresh = current == plan.parent and base_fingerprint == plan.base_fingerprint
+        return plan if is_fresh and all(fact.status is FactStatus.HOT for fact in stored) else None
+    if current == training.generation:
+        return plan
+    verdict = folder.read(files.VERDICT, NightVerdict)
+    is_decided_against = verdict is not None and not verdict.promoted
+    is_shadow = memory.generations.get(training.generation).status is GenerationStatus.SHADOW
+    return plan if current == plan.parent and (is_shadow or is_decided_against) else None
 
 
 def is_worthwhile(plan: NightPlan, settings: ConsolidationSettings) -> bool:
@@ -136,7 +167,7 @@ def train_shadow(
 
     folder = NightFolder(memory.directory, plan.run_id)
     former = folder.read(files.TRAINING, TrainingReceipt)
-    if former is not None and (folder.update / "adapter_config.json").exists():
+    if former is not None:
         return former
     memory.generations.discard_interrupted()
     shadow = memory.generations.create_shadow(
@@ -144,7 +175,8 @@ def train_shadow(
     )
     drawn = draw_anchors(bank, settings.write_back.anchor_count, plan.seed)
     anchors = [
-        Anchor(anchor_prompt(item), item.answer, prefixed=number % 2 == 1) for number, item in enumerate(drawn)
+        Anchor(anchor_prompt(item), item.answer, prefixed=number % 2 == 1)
+        for number, item in enumerate(drawn)
     ]
     receipt = train_update(
         load_model(memory.generations.adapter_folder(plan.parent)),
@@ -160,73 +192,6 @@ def train_shadow(
     return record
 
 
-def judge_shadow(
-    memory: ExternalMemory,
-    plan: NightPlan,
-    training: TrainingReceipt,
-    settings: ConsolidationSettings,
-    bank: Sequence[AnchorQuestion],
-    load_model: LoadModel,
-    on_log: OnLog | None = None,
-) -> NightVerdict:
-    """Save and reload the model at each scale until one is clearly good, probe it, and decide. Evicts nothing."""
-    folder = NightFolder(memory.directory, plan.run_id)
-    former = folder.read(files.VERDICT, NightVerdict)
-    if former is not None:
-        return former
-    parent_adapter = memory.generations.adapter_folder(plan.parent)
-    gate = [
-        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer,))
-        for number, item in enumerate(gate_questions(bank))
-    ]
-    known = plan_damage_probes(
-        _known_in_weights(memory), _risk(memory, plan), settings.damage, plan.seed
-    )
-    former_model = load_model(parent_adapter)
-    gate_before = probe_known(former_model, gate, plan.parent) if gate else []
-    known_before = probe_known(former_model, known, plan.parent) if known else []
-    del former_model
-    target_folder = memory.directory / "generations" / f"{training.generation:04d}" / "adapter"
-    trials: list[ScaleTrial] = []
-    for scale in settings.promotion.scales:
-        stack_adapters(parent_adapter, folder.update, target_folder, scale)
-        model = load_model(target_folder)
-        probes = probe_targets(model, plan.targets, training.generation)
-        findings = find_damage(gate_before, probe_known(model, gate, training.generation) if gate else [])
-        trials.append(
-            ScaleTrial(
-                scale=scale,
-                internalised_rate=len(proven_ids(probes, settings.probe.min_token_prob)) / len(plan.targets),
-                gate_damage_rate=len(findings.damaged) / max(1, findings.stable_probed),
-                gate_probed=findings.stable_probed,
-            )
-        )
-        if on_log is not None:
-            on_log(trials[-1].model_dump(), len(trials))
-        if is_clear(trials[-1], settings.promotion):
-            break
-    choice = decide(trials, settings.promotion)
-    verdict = NightVerdict(
-        generation=training.generation,
-        promoted=choice.scale is not None,
-        reason=choice.reason,
-        scale=choice.scale,
-        trials=tuple(trials),
-    )
-    if choice.scale is not None:
-        if choice.scale != trials[-1].scale:
-            stack_adapters(parent_adapter, folder.update, target_folder, choice.scale)
-            model = load_model(target_folder)
-            probes = probe_targets(model, plan.targets, training.generation)
-        known_after = probe_known(model, known, training.generation) if known else []
-        verdict = _with_consequences(memory, plan, settings, verdict, probes, known_before, known_after)
-        memory.generations.seal(
-            training.generation, adapter_digest(target_folder), _gate_figures(trials, choice.scale)
-        )
-    folder.write(files.VERDICT, verdict)
-    return verdict
-
-
 def apply_verdict(
     memory: ExternalMemory,
     plan: NightPlan,
@@ -238,29 +203,14 @@ def apply_verdict(
     former = folder.read(files.REPORT, NightReport)
     if former is not None:
         return former
-    counts = {"evicted": 0, "damaged": 0, "readmitted": 0}
-    skipped: tuple[str, ...] = ()
+    receipt: PromotionReceipt | None = None
     if verdict is None or training is None:
         status, reason, generation = "skipped", f"only {len(plan.targets)} facts to write back", plan.parent
     elif not verdict.promoted:
         memory.generations.discard(verdict.generation, verdict.reason)
         status, reason, generation = "discarded", verdict.reason, plan.parent
     else:
-        receipt = memory.promote(
-            verdict.generation,
-            evict=verdict.evict,
-            proven=verdict.proven,
-            trained=[item.fact_id for item in plan.targets],
-            damaged=[*verdict.damaged, *verdict.never_known],
-            readmit=[*verdict.damaged, *verdict.never_known],
-            run_id=plan.run_id,
-        )
-        counts = {
-            "evicted": receipt.evicted,
-            "damaged": len(verdict.damaged),
-            "readmitted": receipt.readmitted,
-        }
-        skipped = receipt.skipped
+        receipt = _promote(memory, plan, verdict)
         status, reason, generation = "promoted", verdict.reason, verdict.generation
     report = NightReport(
         run_id=plan.run_id,
@@ -271,58 +221,28 @@ def apply_verdict(
         scale=verdict.scale if verdict else None,
         selected=len(plan.targets),
         internalised=len(verdict.proven) if verdict else 0,
+        evicted=receipt.evicted if receipt else 0,
+        damaged=len(verdict.damaged) if verdict else 0,
+        readmitted=receipt.readmitted if receipt else 0,
         stable_probed=verdict.stable_probed if verdict else 0,
         rejected=plan.rejected,
-        skipped=skipped,
+        skipped=receipt.skipped if receipt else (),
         training=training,
         trials=verdict.trials if verdict else (),
-        **counts,
     )
     folder.write(files.REPORT, report)
     folder.drop_update()
     return report
 
 
-def _known_in_weights(memory: ExternalMemory) -> list[KnownFact]:
-    found = [known_facts(memory.ledger.iter_facts(status=status)) for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)]
-    return [fact for group in found for fact in group]
-
-
-def _risk(memory: ExternalMemory, plan: NightPlan) -> dict[str, float]:
-    """Return each known fact's cosine similarity to the nearest trained fact."""
-    known = _known_in_weights(memory)
-    if not known or not plan.targets:
-        return {}
-    embed = memory.index.embedder.embed
-    nearest = (embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T).max(axis=1)
-    return {fact.fact_id: float(similarity) for fact, similarity in zip(known, nearest, strict=True)}
-
-
-def _with_consequences(
-    memory: ExternalMemory,
-    plan: NightPlan,
-    settings: ConsolidationSettings,
-    verdict: NightVerdict,
-    target_probes: Sequence[object],
-    known_before: Sequence[object],
-    known_after: Sequence[object],
-) -> NightVerdict:
-    proven = proven_ids(target_probes, settings.probe.min_token_prob)  # type: ignore[arg-type]
-    hot = {fact.id for fact in memory.ledger.facts(proven) if fact.status is FactStatus.HOT}
-    findings = find_damage(known_before, known_after)  # type: ignore[arg-type]
-    return verdict.model_copy(
-        update={
-            "proven": tuple(proven),
-            "evict": tuple(plan_evictions(proven, hot, plan.hot_before, settings.shrink_limit)),
-            "damaged": tuple(findings.damaged),
-            "never_known": tuple(findings.never_known),
-            "stable_probed": findings.stable_probed,
-            "target_probes": tuple(target_probes),
-            "damage_probes": tuple(known_after),
-        }
+def _promote(memory: ExternalMemory, plan: NightPlan, verdict: NightVerdict) -> PromotionReceipt:
+    gone = [*verdict.damaged, *verdict.never_known]
+    return memory.promote(
+        verdict.generation,
+        evict=verdict.evict,
+        proven=verdict.proven,
+        trained=[item.fact_id for item in plan.targets],
+        damaged=gone,
+        readmit=gone,
+        run_id=plan.run_id,
     )
-
-
-def _gate_figures(trials: Sequence[ScaleTrial], scale: float) -> dict[str, float]:
-    chosen = next(trial for trial in trials if trial.scale == scale)
-    return {key: float(value) for key, value in chosen.model_dump().items()}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
+from consolidation.records import FactTargets, NightPlan, NightReport
 from sharpwave.errors import IntegrityError
 from sharpwave.records import Record
 
@@ -59,11 +61,50 @@ class NightFolder:
         """Delete the raw update, which the generation's own adapter has replaced."""
         shutil.rmtree(self.update, ignore_errors=True)
 
+    def start_anew(self) -> None:
+        """Delete what the stages after the plan have left, so that they run again."""
+        for name in (TRAINING, VERDICT):
+            (self.path / name).unlink(missing_ok=True)
+        self.drop_update()
+
 
 def unfinished_nights(store: Path) -> list[str]:
     """Return the run ids of nights that have a plan but no report, oldest first."""
+    return [path.name for path in _nights(store) if not (path / REPORT).exists()]
+
+
+def generated_wordings(store: Path) -> dict[str, FactTargets]:
+    """Return, by fact, the targets that models proposed for facts without questions and a night promoted.
+
+    The ledger keeps a fact as it came, so these are the only questions that can tell whether the weights still
+    hold it.
+    """
+    wordings: dict[str, FactTargets] = {}
+    for path in _nights(store):
+        folder = NightFolder(store, path.name)
+        plan, report = folder.read(PLAN, NightPlan), folder.read(REPORT, NightReport)
+        if plan is not None and report is not None and report.status == "promoted":
+            wordings |= {item.fact_id: item for item in plan.targets if item.generated}
+    return wordings
+
+
+def forget_words(store: Path, ids: Collection[str]) -> int:
+    """Remove facts with their words from the plans of all nights; return how many plans held any.
+
+    Privacy: a fact that the ledger forgets must be forgotten here as well.
+    """
+    forgotten, count = set(ids), 0
+    for path in _nights(store):
+        folder = NightFolder(store, path.name)
+        plan = folder.read(PLAN, NightPlan)
+        if plan is None or forgotten.isdisjoint(item.fact_id for item in plan.targets):
+            continue
+        kept = tuple(item for item in plan.targets if item.fact_id not in forgotten)
+        folder.write(PLAN, plan.model_copy(update={"targets": kept}))
+        count += 1
+    return count
+
+
+def _nights(store: Path) -> list[Path]:
     root = store / "consolidations"
-    if not root.is_dir():
-        return []
-    nights = [path for path in sorted(root.iterdir()) if (path / PLAN).exists() and not (path / REPORT).exists()]
-    return [path.name for path in nights]
+    return [path for path in sorted(root.iterdir()) if (path / PLAN).exists()] if root.is_dir() else []

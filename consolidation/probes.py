@@ -19,11 +19,17 @@ def probe_targets(model: LanguageModel, targets: Sequence[FactTargets], generati
     """Ask each fact in four forms: a trained and an unseen wording, each with and without the few-shot prefix."""
     results: list[ProbeResult] = []
     for form in TARGET_FORMS:
-        unseen, prefix = form.startswith("paraphrase"), CLOSED_BOOK_PREFIX if form.endswith("few_shot") else ""
+        unseen, prefix = (
+            form.startswith("paraphrase"),
+            CLOSED_BOOK_PREFIX if form.endswith("few_shot") else "",
+        )
         questions = [item.paraphrase if unseen else item.train_questions[0] for item in targets]
         results += _ask(
             model,
-            [(item.fact_id, question, item.answers) for item, question in zip(targets, questions, strict=True)],
+            [
+                (item.fact_id, question, item.answers)
+                for item, question in zip(targets, questions, strict=True)
+            ],
             form,
             prefix,
             generation,

@@ -37,7 +37,9 @@ def select_facts(
             eligible.append(fact)
     eligible.sort(key=lambda fact: (fact.trained_generation or 0, -fact.observed_count, fact.seq))
     chosen = eligible[: settings.max_facts]
-    rejected += [Rejection(fact_id=fact.id, reason="left for a later night") for fact in eligible[len(chosen) :]]
+    rejected += [
+        Rejection(fact_id=fact.id, reason="left for a later night") for fact in eligible[len(chosen) :]
+    ]
     return chosen, rejected
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from carriers.prompts import closed_book
+from consolidation.grounding import gives_away
 from consolidation.records import FactTargets, Rejection
+from sharpwave.matching import normalise_answer
 
 if TYPE_CHECKING:
     from carriers.ledger_records import StoredFact
@@ -69,7 +71,7 @@ def check_targets(targets: Sequence[FactTargets]) -> tuple[list[FactTargets], li
     answers_of: dict[str, set[str]] = {}
     for item in targets:
         for question in item.train_questions:
-            answers_of.setdefault(_key(question), set()).add(_key(item.answers[0]))
+            answers_of.setdefault(normalise_answer(question), set()).add(normalise_answer(item.answers[0]))
     kept, rejected = [], []
     for item in targets:
         reason = _fault(item, answers_of)
@@ -81,17 +83,10 @@ def check_targets(targets: Sequence[FactTargets]) -> tuple[list[FactTargets], li
 
 
 def _fault(item: FactTargets, answers_of: dict[str, set[str]]) -> str | None:
-    answer = _key(item.answers[0])
-    if not answer:
+    if not normalise_answer(item.answers[0]):
         return "its answer has no visible word"
-    if any(f" {answer} " in f" {_key(question)} " for question in item.train_questions):
+    if any(gives_away(question, item.answers[0]) for question in (*item.train_questions, item.paraphrase)):
         return "a question gives the answer away"
-    if any(len(answers_of[_key(question)]) > 1 for question in item.train_questions):
+    if any(len(answers_of[normalise_answer(question)]) > 1 for question in item.train_questions):
         return "another stored fact answers the same question differently"
     return None
-
-
-def _key(text: str) -> str:
-    from sharpwave.matching import normalise_answer
-
-    return normalise_answer(text)

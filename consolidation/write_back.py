@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,10 @@ class WriteBackReceipt:
     final_loss: float
     final_distance: float
 
+    def figures(self) -> dict[str, Any]:
+        """Return what the run cost, without the folder."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "folder"}
+
 
 def train_update(
     model: LanguageModel,
@@ -93,7 +97,9 @@ def train_update(
         raise TrainingError("no supervised tokens: every target's completion is empty")
     wrapped = _attach_lora(model.model, settings, seed)
     teacher = _teacher_states(wrapped, [s for s in segments if s.anchor >= 0], prefix_ids)
-    trainer = _make_trainer(wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log)
+    trainer = _make_trainer(
+        wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log
+    )
     started = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - started
@@ -171,7 +177,9 @@ def _hidden_at_sources(model: Any, row: PackedRow) -> Any:
     return output.last_hidden_state[0, row.source]
 
 
-def _teacher_states(model: Any, anchors: Sequence[Segment], prefix_ids: list[int]) -> dict[tuple[int, int], Any]:
+def _teacher_states(
+    model: Any, anchors: Sequence[Segment], prefix_ids: list[int]
+) -> dict[tuple[int, int], Any]:
     """Return the hidden state of the untouched model at each (anchor number, place in its answer)."""
     import torch
 
@@ -253,17 +261,21 @@ def _make_trainer(
     )
 
 
-def _losses(lm_head: Any, hidden: Any, row: PackedRow, teacher: dict[tuple[int, int], Any]) -> tuple[Any, Any]:
+def _losses(
+    lm_head: Any, hidden: Any, row: PackedRow, teacher: dict[tuple[int, int], Any]
+) -> tuple[Any, Any]:
     """Return the mean cross-entropy of fact tokens and the mean relative distance of anchor states."""
     import torch
 
     facts, anchors = row.fact >= 0, row.anchor >= 0
     zero = hidden.sum() * 0.0
-    loss = torch.nn.functional.cross_entropy(lm_head(hidden[facts]), row.target[facts]) if facts.any() else zero
+    loss = (
+        torch.nn.functional.cross_entropy(lm_head(hidden[facts]), row.target[facts]) if facts.any() else zero
+    )
     if not anchors.any():
         return loss, zero
-    wanted = torch.stack(
-        [teacher[key] for key in zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)]
-    )
+    wanted = torch.stack([
+        teacher[key] for key in zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)
+    ])
     distance = (hidden[anchors] - wanted).pow(2).mean(1) / wanted.pow(2).mean(1)
     return loss, distance.mean()

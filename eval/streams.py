@@ -216,7 +216,7 @@ def _arrange(
     steps: int,
 ) -> list[tuple[CorpusFact, Arrival]]:
     total = len(firsts) + len(pairs) + repeats
-    opening = total * max(1, steps // 3) // steps
+    opening = _first_position(max(1, steps // 3), steps, total)
     replaced: dict[str, UpdatePair] = {pair.old.id: pair for pair in pairs}
     mixed = draw.shuffled(firsts, "firsts")
     olds = [first for first in mixed if first[0].id in replaced]
@@ -228,11 +228,16 @@ def _arrange(
         )
     start, rest = draw.shuffled(olds + others[:room], "opening"), others[room:]
     later: list[tuple[CorpusFact, Arrival] | None] = [*rest, *((pair.new, Arrival.UPDATE) for pair in pairs)]
-    early_count = max(0, total // 2 - opening)
+    early_count = _first_position((steps + 1) // 2, steps, total) - opening
     later = draw.shuffled(later, "later")
     tail = draw.shuffled([*later[early_count:], *[None] * repeats], "tail")
     ordered: list[tuple[CorpusFact, Arrival] | None] = [*start, *later[:early_count], *tail]
     return _fill_repeats(draw, ordered, frozenset(replaced), steps)
+
+
+def _first_position(step: int, steps: int, total: int) -> int:
+    # The inverse of `position * steps // total`: where the step begins.
+    return -(-step * total // steps)
 
 
 def _fill_repeats(

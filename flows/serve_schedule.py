@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from prefect import Flow
     from prefect.schedules import Schedule
 
-DEPLOYMENT = "schedule"
 NIGHTLY_CYCLE = "flows.nightly_cycle.nightly_cycle"
 
 
@@ -26,6 +27,7 @@ def serve_schedule(
     cron: str,
     timezone: str = "UTC",
     port: int = 4200,
+    name: str | None = None,
     entrypoint: str = NIGHTLY_CYCLE,
 ) -> None:
     """Run the flow whenever the schedule says so, one run at a time, until interrupted; blocks.
@@ -38,6 +40,8 @@ def serve_schedule(
         cron: five fields, for example "0 3 * * *" for three o'clock every night.
         timezone: the schedule's time zone, for example "Europe/Madrid".
         port: where the server and its web page are, unless `PREFECT_API_URL` names another server.
+        name: of the deployment in Prefect; by default each working folder has its own, so that two stores do
+            not take each other's runs.
         entrypoint: dotted path of the flow; the runs import it from there.
 
     Raises:
@@ -53,13 +57,18 @@ def serve_schedule(
     schedule = _cron_schedule(cron, timezone)
     server.wait_until_ready()
     flow.serve(
-        name=DEPLOYMENT,
+        name=name or deployment_name(Path.cwd()),
         schedule=schedule,
         parameters=dict(parameters),
         limit=1,
         entrypoint_type=EntrypointType.MODULE_PATH,
         print_starting_message=False,
     )
+
+
+def deployment_name(folder: Path) -> str:
+    """Return a name that is the folder's own and can be recognised by a person."""
+    return f"{folder.name or 'root'}-{hashlib.sha256(str(folder).encode('utf-8')).hexdigest()[:6]}"
 
 
 def _load_flow(entrypoint: str) -> Flow[..., Any]:

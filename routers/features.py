@@ -25,6 +25,7 @@ CURVES = ("nll", "entropy", "log_rank", "margin", "first_choice")
 CURVE_STATISTICS = ("mean", "std", "min", "max", "last", "q25", "q50", "q75", "q90")
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 _LOWEST_PROB = 1e-8
+_MOST_NATS = 100.0  # stands for infinity
 
 CURVE_FEATURES = tuple(
     [f"at_{point}" for point in range(CURVE_POINTS)]
@@ -120,7 +121,9 @@ def feature_vector(
     groups["span"] = _span_features(features, span)
     groups["probe"] = _probe_features(probe)
     groups["hidden"] = np.asarray(features.hidden, dtype=np.float32).reshape(-1)
-    return {name: np.nan_to_num(values, posinf=0.0, neginf=0.0) for name, values in groups.items()}
+    return {
+        name: np.nan_to_num(values, posinf=_MOST_NATS, neginf=-_MOST_NATS) for name, values in groups.items()
+    }
 
 
 def feature_matrix(rows: Sequence[Mapping[str, FloatArray]], evidence: Evidence) -> FloatArray:
@@ -137,7 +140,8 @@ def hidden_matrix(rows: Sequence[Mapping[str, FloatArray]]) -> FloatArray:
 
 
 def _curve(features: TextFeatures, name: str) -> FloatArray:
-    return np.asarray(getattr(features, name), dtype=np.float32)
+    curve = np.asarray(getattr(features, name), dtype=np.float32)
+    return np.nan_to_num(curve, nan=0.0, posinf=_MOST_NATS, neginf=-_MOST_NATS)
 
 
 def _curve_features(curve: FloatArray) -> FloatArray:
@@ -157,9 +161,7 @@ def _span_features(features: TextFeatures, span: tuple[int, int] | None) -> Floa
     last = min(last, len(features.nll))  # a long text is read up to the model's limit only
     if first >= last:
         return np.zeros(len(SPAN_FEATURES), dtype=np.float32)
-    part = slice(first, last)
-    nll, log_rank = features.nll[part], features.log_rank[part]
-    chosen = features.first_choice[part]
+    nll, entropy, log_rank, margin, chosen = (_curve(features, name)[first:last] for name in CURVES)
     return np.array(
         [
             1.0,
@@ -168,10 +170,10 @@ def _span_features(features: TextFeatures, span: tuple[int, int] | None) -> Floa
             nll[0],
             log_rank.mean(),
             log_rank.max(),
-            features.margin[part].min(),
-            features.entropy[first],
+            margin.min(),
+            entropy[0],
             chosen.mean(),
-            chosen.all(),
+            chosen.min(),
         ],
         dtype=np.float32,
     )

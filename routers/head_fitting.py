@@ -49,6 +49,11 @@ class FittedStage:
     out_of_fold: Mapping[Evidence, StageScores]
     choices: Mapping[str, dict[str, Any]]
 
+    def scores_up_to(self, limit: Evidence) -> StageScores:
+        """Return the out-of-fold scores for a limit, or for the next lesser one that heads were fitted for."""
+        fitting = [kind for kind in self.out_of_fold if kind.rank <= limit.rank]
+        return self.out_of_fold[max(fitting, key=lambda kind: kind.rank)]
+
 
 @dataclass(frozen=True)
 class _Choice:
@@ -83,7 +88,7 @@ def group_folds(groups: Sequence[str], folds: int, seed: int) -> list[Split]:
 
 
 def fit_hidden_reduction(hidden: FloatArray, components: int, seed: int) -> HiddenReduction:
-    """Fit principal components of pooled hidden states [rows, width]; fewer where the rows do not give more."""
+    """Fit principal components of pooled hidden states [rows, width]; fewer if there are too few rows."""
     from sklearn.decomposition import PCA
 
     standardiser = Standardiser.fit(hidden)
@@ -119,8 +124,8 @@ def fit_stage(
         seed: Seed of folds and components.
 
     Returns:
-        Heads and scores. Out-of-fold scores for a limit exist for every fact: what holds less evidence than the
-        limit is scored by the head for what it holds.
+        Heads and scores. Out-of-fold scores for a limit exist for every fact: what holds less evidence than
+        the limit is scored by the head for what it holds.
 
     Raises:
         InputError: There are fewer than two subjects.
@@ -134,9 +139,10 @@ def fit_stage(
     choices: dict[str, dict[str, Any]] = {}
     for kind in Evidence:
         places = np.flatnonzero([evidence_in(row, kind) is kind for row in rows])
-        if kind is not Evidence.TEXT and len(places) < _LEAST_ROWS:
+        subjects = {groups[int(place)] for place in places}
+        if kind is not Evidence.TEXT and (len(places) < _LEAST_ROWS or len(subjects) < 2):
             continue
-        table = feature_matrix([rows[place] for place in places], kind)
+        table = feature_matrix([rows[int(place)] for place in places], kind)
         fitter = _EvidenceFitter(table, hidden[places], targets.rows(places))
         inner = [_within(split, places, len(rows)) for split in splits]
         kept = [
@@ -151,7 +157,7 @@ def fit_stage(
 
 
 def fit_classes(inputs: Array64, classes: NDArray[np.intp], count: int, inverse_penalty: float) -> LinearMap:
-    """Fit a multinomial logistic map to `count` classes; a class without rows gets practically no probability."""
+    """Fit a multinomial logistic map to `count` classes; a class without rows gets next to no probability."""
     from sklearn.linear_model import LogisticRegression
 
     present = np.unique(classes)

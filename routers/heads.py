@@ -1,4 +1,4 @@
-"""The trained router on disk: JSON and safetensors, never pickle, with a card that says what it was made from.
+"""The trained router on disk: JSON and safetensors, never pickle, with a card that says how it was made.
 
 `heads.json` is written last and holds the digest of the arrays, so a save that was cut short is noticed.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from routers.features import CURVES, GROUP_SIZES, Evidence, FloatArray, feature_names
 from routers.gate import GateHead, gate_inputs
@@ -52,7 +53,7 @@ class RouterHeads:
     small_fingerprint: str
     large_fingerprint: str
     seed: int
-    version: str = field(default="")
+    version: str = ""
 
     def gate_values(
         self, rows: Sequence[Mapping[str, FloatArray]], small: StageScores, kinds: Sequence[Evidence]
@@ -65,7 +66,7 @@ class RouterHeads:
             kinds: Evidence that each fact offers.
         """
         inputs = gate_inputs(rows, small)
-        values = inputs.sum(axis=1) * 0.0
+        values = np.zeros(len(rows))
         for kind in set(kinds):
             places = [place for place, own in enumerate(kinds) if own is kind]
             values[places] = self.gates[self.known_kind(kind)].predict(inputs[places])
@@ -75,6 +76,12 @@ class RouterHeads:
         """Return the most evidence, up to a kind, that gates and prices were made for."""
         fitting = [other for other in self.gates if other.rank <= kind.rank]
         return max(fitting, key=lambda other: other.rank)
+
+    def versioned(self) -> RouterHeads:
+        """Return the same heads with their version filled in: a digest of all that decides."""
+        from safetensors.numpy import save
+
+        return replace(self, version=_version_of(_description_of(self, save(_arrays_of(self)))))
 
     def save(
         self, folder: Path, card: Mapping[str, Any] | None = None, frontier: Mapping[str, Any] | None = None
@@ -87,7 +94,7 @@ class RouterHeads:
 
         folder.mkdir(parents=True, exist_ok=True)
         arrays = save(_arrays_of(self))
-        description = _description_of(self) | {"arrays_sha256": hashlib.sha256(arrays).hexdigest()}
+        description = _description_of(self, arrays)
         version = _version_of(description)
         _replace(folder / ARRAYS_FILE, arrays)
         _replace(folder / FRONTIER_FILE, _json_bytes(dict(frontier or {})))
@@ -152,8 +159,9 @@ def _arrays_of(heads: RouterHeads) -> dict[str, Array32]:
     return arrays
 
 
-def _description_of(heads: RouterHeads) -> dict[str, Any]:
+def _description_of(heads: RouterHeads, arrays: bytes) -> dict[str, Any]:
     return {
+        "arrays_sha256": hashlib.sha256(arrays).hexdigest(),
         "format": FORMAT,
         "features": feature_digest(),
         "models": {"small": heads.small_fingerprint, "large": heads.large_fingerprint},
@@ -207,7 +215,7 @@ def _check_features(description: dict[str, Any], path: Path) -> None:
 def _check_fingerprint(trained_on: str, given: str | None, name: str, folder: Path) -> None:
     if given is not None and given != trained_on:
         raise ConfigError(
-            f"{folder}: these heads read the {name} model {trained_on}, but the {name} model in use is {given}; "
+            f"{folder}: these heads read the {name} model {trained_on}, but the one in use is {given}; "
             f"name other heads in router.heads, or {_REMEDY}"
         )
 
@@ -233,4 +241,4 @@ def _json_bytes(value: Mapping[str, Any]) -> bytes:
 def _replace(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(content)
-    os.replace(part, path)
+    part.replace(path)

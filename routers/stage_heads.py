@@ -30,6 +30,12 @@ class StageScores:
         chosen = np.asarray(places, dtype=np.intp)
         return StageScores(self.class_probs[chosen], self.gain[chosen])
 
+    def joined(self, other: StageScores) -> StageScores:
+        """Return these scores followed by others."""
+        return StageScores(
+            np.concatenate([self.class_probs, other.class_probs]), np.concatenate([self.gain, other.gain])
+        )
+
 
 @dataclass(frozen=True)
 class EvidenceHead:

@@ -1,11 +1,11 @@
 """The whole memory as one object: give it facts, ask it questions.
 
-    from serving.agent_memory import AgentMemory
-    from sharpwave.settings import load_settings
+from serving.agent_memory import AgentMemory
+from sharpwave.settings import load_settings
 
-    with AgentMemory.open(load_settings("embedded"), writer=True) as memory:
-        memory.ingest([Fact(text="Mira works as a notary.")], run_id="morning")
-        memory.ask(["What does Mira do?"])
+with AgentMemory.open(load_settings("embedded"), writer=True) as memory:
+    memory.ingest([Fact(text="Mira works as a notary.")], run_id="morning")
+    memory.ask(["What does Mira do?"])
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_library_has_one_owner(library: str) -> None:
 @pytest.mark.parametrize(
     ("packages", "allowed"),
     [
-        (["sharpwave", "carriers", "routers", "consolidation", "eval"], set()),
+        (["sharpwave", "carriers", "routers", "consolidation", "eval", "serving"], set()),
         (["tasks", "flows"], {"prefect"}),
     ],
 )

@@ -187,6 +187,17 @@ def test_deleted_words_leave_the_disk_with_compact(index):
     assert [path.name for path in index.path.parent.iterdir() if path.is_dir()] == ["index"]
 
 
+def test_vector_files_hold_no_leftovers_of_the_process_memory(index):
+    """Chroma reserves room for 100 vectors and would write it out as malloc gave it."""
+    index.upsert([badge(number) for number in range(5)])
+    index.query("default", ["Who?"], 1)
+    file = next(index.path.glob("*/data_level0.bin"))
+    assert file.stat().st_size > 10_000
+    assert not any(file.read_bytes())
+    with MemoryIndex.open(index.path, EMBEDDER) as again:
+        assert found_ids(again, badge(3).text, 1) == [badge(3).id]
+
+
 def test_a_compaction_killed_between_the_renames_is_undone(tmp_path):
     with MemoryIndex.open(tmp_path / "index", EMBEDDER) as index:
         index.upsert([badge(1)])

@@ -258,10 +258,12 @@ def point_answers(text: str) -> tuple[list[str], str]:
     >>> point_answers("K2 (Mt. Godwin-Austen) 8,611 m")
     (['K2', 'Mt. Godwin-Austen'], '8,611')
     """
-    found = re.fullmatch(r"([^()\d,;]+|K2 )(?:\(([^()]+)\) )?(-?[\d,.]+) m(?: \([^()]*\))?", text)
+    found = re.fullmatch(
+        r"([^()\d,;]+?|K2) (?:\(([^()]+)\) )?(-?[\d,.]+) m(?: \([^()]*\))?", text
+    )
     if not found:
         return [], ""
-    name = found[1].strip().removesuffix(" -")
+    name = found[1].strip()
     if re.search(r"unnamed|location|elevation|summit|junction|\b(and|near|range)\b|\b(of|on)\b the", name):
         return [], ""
     aside = found[2] or ""

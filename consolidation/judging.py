@@ -1,0 +1,196 @@
+"""Judging a trained shadow: probe the saved and reloaded model at each scale, decide, and name the consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from carriers.adapter_files import adapter_digest, generation_folder
+from carriers.adapters import stack_adapters
+from consolidation import night_folder as files
+from consolidation.anchors import AnchorQuestion, gate_questions
+from consolidation.damage import DamageFindings, find_damage, known_facts, plan_damage_probes
+from consolidation.eviction import plan_evictions
+from consolidation.night_folder import NightFolder, generated_wordings
+from consolidation.probes import probe_known, probe_targets, proven_ids
+from consolidation.promotion import decide, is_clear
+from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
+from sharpwave.records import FactStatus, ProbeResult
+
+if TYPE_CHECKING:
+    from carriers.external_memory import ExternalMemory
+    from carriers.language_model import LanguageModel
+    from sharpwave.settings import ConsolidationSettings
+
+LoadModel = Callable[[Path | None], "LanguageModel"]
+OnLog = Callable[[Mapping[str, float], int], None]
+
+
+class _Questions(NamedTuple):
+    """What the former generation was asked, and its probes: gate facts and facts that live in the weights."""
+
+    gate: list[KnownFact]
+    known: list[KnownFact]
+    gate_before: list[ProbeResult]
+    known_before: list[ProbeResult]
+
+
+class _Shadow(NamedTuple):
+    """The shadow reloaded at one scale, with its probes on the targets."""
+
+    scale: float
+    model: LanguageModel
+    probes: list[ProbeResult]
+
+
+def judge_shadow(
+    memory: ExternalMemory,
+    plan: NightPlan,
+    training: TrainingReceipt,
+    settings: ConsolidationSettings,
+    bank: Sequence[AnchorQuestion],
+    load_model: LoadModel,
+    on_log: OnLog | None = None,
+) -> NightVerdict:
+    """Save and reload the model at each scale until one is clearly good, probe it, and decide. Evicts nothing.
+
+    Args:
+        memory: The store.
+        plan: What the shadow was trained on.
+        training: Where its update lies.
+        settings: Scales, gate and probe budget.
+        bank: Its gate questions measure damage before the decision.
+        load_model: Loads the base model with an adapter folder merged, or alone for None.
+        on_log: Called with the figures of each scale and its place, from 1.
+    """
+    folder = NightFolder(memory.directory, plan.run_id)
+    former = folder.read(files.VERDICT, NightVerdict)
+    if former is not None:
+        return former
+    parent = memory.generations.adapter_folder(plan.parent)
+    target = generation_folder(memory.generations.directory, training.generation) / "adapter"
+
+    def reload(scale: float) -> _Shadow:
+        stack_adapters(parent, folder.update, target, scale)
+        model = load_model(target)
+        return _Shadow(scale, model, probe_targets(model, plan.targets, training.generation))
+
+    asked = _ask_former(memory, plan, settings, bank, load_model(parent))
+    shadow, trials = _try_scales(reload, asked, plan, training.generation, settings, on_log)
+    choice = decide(trials, settings.promotion)
+    verdict = NightVerdict(
+        generation=training.generation,
+        promoted=choice.scale is not None,
+        reason=choice.reason,
+        scale=choice.scale,
+        trials=tuple(trials),
+    )
+    if choice.scale is not None:
+        if shadow.scale != choice.scale:
+            shadow = reload(choice.scale)
+        verdict = _with_consequences(memory, plan, settings, verdict, asked, shadow)
+        figures = _gate_figures(trials, choice.scale)
+        memory.generations.seal(training.generation, adapter_digest(target), figures)
+    folder.write(files.VERDICT, verdict)
+    return verdict
+
+
+def _ask_former(
+    memory: ExternalMemory,
+    plan: NightPlan,
+    settings: ConsolidationSettings,
+    bank: Sequence[AnchorQuestion],
+    model: LanguageModel,
+) -> _Questions:
+    gate = [
+        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer,))
+        for number, item in enumerate(gate_questions(bank))
+    ]
+    known = _known_in_weights(memory, {item.fact_id for item in plan.targets})
+    risk = _risk(memory, plan, known) if len(known) > settings.damage.max_probes else {}
+    known = plan_damage_probes(known, risk, settings.damage, plan.seed)
+    return _Questions(
+        gate, known, probe_known(model, gate, plan.parent), probe_known(model, known, plan.parent)
+    )
+
+
+def _try_scales(
+    reload: Callable[[float], _Shadow],
+    asked: _Questions,
+    plan: NightPlan,
+    generation: int,
+    settings: ConsolidationSettings,
+    on_log: OnLog | None,
+) -> tuple[_Shadow, list[ScaleTrial]]:
+    """Try the scales in turn until one is clearly good; return the last one tried and all figures."""
+    first, *smaller = settings.promotion.scales
+    shadow = reload(first)
+    trials: list[ScaleTrial] = []
+    while True:
+        findings = find_damage(asked.gate_before, probe_known(shadow.model, asked.gate, generation))
+        trials.append(_trial(shadow, findings, len(plan.targets), settings))
+        if on_log is not None:
+            on_log(trials[-1].model_dump(), len(trials))
+        if is_clear(trials[-1], settings.promotion) or not smaller:
+            return shadow, trials
+        shadow = reload(smaller.pop(0))
+
+
+def _trial(
+    shadow: _Shadow, gate: DamageFindings, target_count: int, settings: ConsolidationSettings
+) -> ScaleTrial:
+    return ScaleTrial(
+        scale=shadow.scale,
+        internalised_rate=len(proven_ids(shadow.probes, settings.probe.min_token_prob)) / target_count,
+        gate_damage_rate=len(gate.damaged) / max(1, gate.stable_probed),
+        gate_probed=gate.stable_probed,
+    )
+
+
+def _with_consequences(
+    memory: ExternalMemory,
+    plan: NightPlan,
+    settings: ConsolidationSettings,
+    verdict: NightVerdict,
+    asked: _Questions,
+    shadow: _Shadow,
+) -> NightVerdict:
+    proven = proven_ids(shadow.probes, settings.probe.min_token_prob)
+    hot = {fact.id for fact in memory.ledger.facts(proven) if fact.status is FactStatus.HOT}
+    known_after = probe_known(shadow.model, asked.known, verdict.generation)
+    findings = find_damage(asked.known_before, known_after)
+    return verdict.model_copy(
+        update={
+            "proven": tuple(proven),
+            "evict": tuple(plan_evictions(proven, hot, plan.hot_before, settings.shrink_limit)),
+            "damaged": tuple(findings.damaged),
+            "never_known": tuple(findings.never_known),
+            "stable_probed": findings.stable_probed,
+            "target_probes": tuple(shadow.probes),
+            "damage_probes": tuple(known_after),
+        }
+    )
+
+
+def _known_in_weights(memory: ExternalMemory, trained: set[str]) -> list[KnownFact]:
+    stored = [
+        fact
+        for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
+        for fact in memory.ledger.iter_facts(status=status)
+        if fact.id not in trained
+    ]
+    return known_facts(stored, generated_wordings(memory.directory))
+
+
+def _risk(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
+    """Return each known fact's cosine similarity to the nearest trained fact."""
+    embed = memory.index.embedder.embed
+    similarity = embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T
+    nearest = similarity.max(axis=1).tolist()
+    return {fact.fact_id: value for fact, value in zip(known, nearest, strict=True)}
+
+
+def _gate_figures(trials: Sequence[ScaleTrial], scale: float) -> dict[str, float]:
+    chosen = next(trial for trial in trials if trial.scale == scale)
+    return {key: float(value) for key, value in chosen.model_dump().items()}

@@ -1,0 +1,55 @@
+"""Flow: a stream through the memory and the arms it is compared with; the demo is one of its sizes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from prefect import flow
+
+from eval.run_records import RunMetrics
+from flows.consolidate_memory import consolidate_memory
+from flows.ingest_stream import ingest_stream
+from tasks.run_settings import begin_run
+from tasks.stream_files import StreamFiles
+from tasks.stream_report_tasks import finish_run_task, night_run_id
+from tasks.stream_sizes import STREAM_SIZES
+from tasks.stream_tasks import ask_after_night_task, ask_step_task, lay_out_stream_task, step_run_id
+from tasks.tracking import parent_run
+
+
+@flow(name="benchmark-memory")
+def benchmark_memory(
+    out: str,
+    seed: int = 0,
+    size: str = "small",
+    profile: str = "embedded",
+    overrides: list[str] | None = None,
+    config: str | None = None,
+) -> RunMetrics:
+    """Run a stream in steps and report it in the folder `out`, which also holds the store.
+
+    Calling again with the same folder goes on where a killed run stopped.
+    """
+    started, run = time.monotonic(), Path(out)
+    arguments = {
+        "profile": profile,
+        "config": config,
+        "overrides": [
+            *(overrides or []),
+            f"seed={seed}",
+            f"store.path={run / 'store'}",
+            f"runs_dir={run / 'flows'}",
+        ],
+    }
+    settings, settings_path = begin_run(run.name, **arguments)
+    with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
+        arguments["parent_id"] = tracker.run_id
+        steps = lay_out_stream_task(settings_path, out, size, seed)
+        for step in range(steps):
+            ingest_stream(str(StreamFiles(run).facts_file(step)), step_run_id(run, step), **arguments)
+            ask_step_task(settings_path, out, step, tracker.run_id)
+            if step in STREAM_SIZES[size].nights_after:
+                consolidate_memory(night_run_id(run, step), **arguments)
+                ask_after_night_task(settings_path, out, step)
+        return finish_run_task(settings_path, out, size, seed, time.monotonic() - started, tracker.run_id)

@@ -1,0 +1,296 @@
+"""Chooses the two prices on facts set aside for it, and computes what any pair of prices would have led to.
+
+The promise, by Learn-then-Test with a fixed sequence of prices: of the facts that a full store would answer, at
+most `target_loss` are dropped although the model does not know them. EM is then at least (1 - target_loss) of
+the full store's. It assumes that facts to come and calibration facts are exchangeable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from routers.stage_heads import StageScores
+from sharpwave.statistics import binomial_tail_p_value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from routers.linear import Array64
+
+STORAGE_PRICES: tuple[float, ...] = tuple(
+    float(price) for price in np.concatenate([np.geomspace(1e-4, 0.02, 40), np.arange(0.025, 1.0, 0.005)])
+)
+"""The prices tested, in this order; fixed beforehand, as the test requires."""
+FRONTIER_RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
+_FRONTIER_EVERY = 6
+
+
+@dataclass(frozen=True)
+class CascadeScores:
+    """Scores, truth and cost of n facts: all that prices are chosen from.
+
+    Attributes:
+        small: Scores of the small model.
+        large: Scores of the large model, here for every fact.
+        gate: Value of the gate, [n].
+        classes: True class of each fact as a place in `stage_heads.ACTIONS`, [n].
+        em_without: Whether the answering model is right without the fact, [n].
+        em_with: Whether it is right with the fact, [n].
+        small_flops: Cost of the small model's look, [n].
+        large_flops: Cost of the large model's look, [n].
+        groups: Subject of each fact.
+    """
+
+    small: StageScores
+    large: StageScores
+    gate: Array64
+    classes: NDArray[np.intp]
+    em_without: NDArray[np.bool_]
+    em_with: NDArray[np.bool_]
+    small_flops: Array64
+    large_flops: Array64
+    groups: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.gate)
+
+    @cached_property
+    def true_gain(self) -> Array64:
+        """Exact match with the fact minus without, [n]."""
+        return self.em_with.astype(np.float64) - self.em_without
+
+    def escalated(self, escalation_price: float) -> NDArray[np.bool_]:
+        """Tell which facts the large model decides, [n]."""
+        return np.asarray(self.gate > escalation_price)
+
+    def decided(self, escalation_price: float) -> StageScores:
+        """Return for each fact the scores of the model that decides it."""
+        asked = self.escalated(escalation_price)
+        return StageScores(
+            np.where(asked[:, None], self.large.class_probs, self.small.class_probs),
+            np.where(asked, self.large.gain, self.small.gain),
+        )
+
+    def joined(self, other: CascadeScores) -> CascadeScores:
+        """Return these facts followed by others."""
+        return CascadeScores(
+            self.small.joined(other.small),
+            self.large.joined(other.large),
+            np.concatenate([self.gate, other.gate]),
+            np.concatenate([self.classes, other.classes]),
+            np.concatenate([self.em_without, other.em_without]),
+            np.concatenate([self.em_with, other.em_with]),
+            np.concatenate([self.small_flops, other.small_flops]),
+            np.concatenate([self.large_flops, other.large_flops]),
+            self.groups + other.groups,
+        )
+
+    def subset(self, places: NDArray[np.intp]) -> CascadeScores:
+        """Return some facts, in the order given."""
+        rows = [int(place) for place in places]
+        return CascadeScores(
+            self.small.rows(rows),
+            self.large.rows(rows),
+            self.gate[places],
+            self.classes[places],
+            self.em_without[places],
+            self.em_with[places],
+            self.small_flops[places],
+            self.large_flops[places],
+            tuple(self.groups[row] for row in rows),
+        )
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What was promised about losses, and what was counted for it on the calibration facts.
+
+    `errors` of the `n` calibration facts that a full store would answer are lost at `storage_price`; `p_value` is
+    that of the hypothesis that the true share is above `target_loss`. At price 0 everything is stored.
+    """
+
+    storage_price: float
+    target_loss: float
+    confidence: float
+    errors: int
+    n: int
+    p_value: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, with the assumption the promise rests on."""
+        return asdict(self) | {"assumes": "facts to come are exchangeable with the calibration facts"}
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What a pair of prices led to on n facts; ratios are 0 where there is nothing to divide by.
+
+    Attributes:
+        storage_price: Price of storing.
+        escalation_price: Price of asking the large model.
+        storage_ratio: Share of the facts that were written.
+        em: Exact match with what was written.
+        em_full_store: Exact match had all been written.
+        em_no_memory: Exact match had nothing been written.
+        em_retention: `em` / `em_full_store`.
+        em_loss: Share, of the facts a full store answers, that was dropped and is not known.
+        prunable_pruned: Share of the known facts that was dropped.
+        escalation_rate: Share of the facts the large model decided.
+        routing_cost_ratio: FLOPs spent / FLOPs had the large model seen all facts and the small one none.
+        n: Number of facts.
+    """
+
+    storage_price: float
+    escalation_price: float
+    storage_ratio: float
+    em: float
+    em_full_store: float
+    em_no_memory: float
+    em_retention: float
+    em_loss: float
+    prunable_pruned: float
+    escalation_rate: float
+    routing_cost_ratio: float
+    n: int
+
+
+def price_for_rate(gate: Array64, max_rate: float) -> float:
+    """Return the least price of 0 or more at which at most this share of facts is escalated.
+
+    >>> price_for_rate(np.array([0.1, 0.2, 0.3, 0.4]), 0.5)
+    0.2
+    """
+    allowed = int(np.floor(max_rate * len(gate) + 1e-9))
+    if allowed >= len(gate):
+        return 0.0
+    return float(max(0.0, np.sort(gate)[::-1][allowed]))
+
+
+def lost_facts(
+    gain: Array64, em_with: NDArray[np.bool_], em_without: NDArray[np.bool_], price: float
+) -> NDArray[np.bool_]:
+    """Tell which facts are dropped at a price although the model answers them only with the fact at hand."""
+    return np.asarray((gain <= price) & em_with & ~em_without)
+
+
+def certify_storage_price(
+    gain: Array64,
+    em_with: NDArray[np.bool_],
+    em_without: NDArray[np.bool_],
+    *,
+    target_loss: float = 0.02,
+    confidence: float = 0.95,
+) -> Promise:
+    """Return the highest storage price for which the promise can be made.
+
+    Prices are tested upwards from the safest; the first that fails ends the search, so no correction for many
+    tests is due. With too few facts the price is 0, which stores everything and keeps any promise.
+
+    Args:
+        gain: Expected gain of each calibration fact by the model that decides it.
+        em_with: Whether the answering model is right with the fact.
+        em_without: Whether it is right without.
+        target_loss: Largest share of the full store's right answers that may be lost.
+        confidence: Probability, over calibration sets, that the promise is true.
+    """
+    answered = int(em_with.sum())
+    best = Promise(0.0, target_loss, confidence, 0, answered, 0.0)
+    would_be_lost = np.sort(gain[em_with & ~em_without])
+    counts = np.searchsorted(would_be_lost, STORAGE_PRICES, side="right")
+    p_values = {
+        int(errors): binomial_tail_p_value(int(errors), answered, target_loss) for errors in np.unique(counts)
+    }
+    for price, errors in zip(STORAGE_PRICES, counts.tolist(), strict=True):
+        if p_values[errors] > 1 - confidence:
+            break
+        best = Promise(price, target_loss, confidence, errors, answered, p_values[errors])
+    return best
+
+
+def empirical_storage_price(
+    gain: Array64, em_with: NDArray[np.bool_], em_without: NDArray[np.bool_], target_loss: float
+) -> float:
+    """Return the highest tested price whose loss on these very facts is within the target; promises nothing."""
+    answered = max(1, int(em_with.sum()))
+    would_be_lost = np.sort(gain[em_with & ~em_without])
+    losses = np.searchsorted(would_be_lost, STORAGE_PRICES, side="right") / answered
+    within = [price for price, loss in zip(STORAGE_PRICES, losses, strict=True) if loss <= target_loss]
+    return within[-1] if within else 0.0
+
+
+def operating_point(scores: CascadeScores, storage_price: float, escalation_price: float) -> OperatingPoint:
+    """Return what a pair of prices leads to on these facts."""
+    asked = scores.escalated(escalation_price)
+    gain = scores.decided(escalation_price).gain
+    writes = gain > storage_price
+    em = _share(np.where(writes, scores.em_with, scores.em_without))
+    full = _share(scores.em_with)
+    large_only = scores.large_flops.sum()
+    spent = scores.small_flops.sum() + scores.large_flops[asked].sum()
+    lost = lost_facts(gain, scores.em_with, scores.em_without, storage_price)
+    return OperatingPoint(
+        storage_price=storage_price,
+        escalation_price=escalation_price,
+        storage_ratio=_share(writes),
+        em=em,
+        em_full_store=full,
+        em_no_memory=_share(scores.em_without),
+        em_retention=em / full if full else 0.0,
+        em_loss=_share(lost[scores.em_with]),
+        prunable_pruned=_share(~writes[scores.em_without]),
+        escalation_rate=_share(asked),
+        routing_cost_ratio=float(spent / large_only) if large_only else 0.0,
+        n=len(scores),
+    )
+
+
+def frontier(scores: CascadeScores, rates: Sequence[float] = FRONTIER_RATES) -> list[OperatingPoint]:
+    """Sweep both prices: escalation by the rates it leads to, storage by every few of the tested prices."""
+    escalations = [np.inf if rate == 0 else price_for_rate(scores.gate, rate) for rate in rates[:-1]]
+    return [
+        operating_point(scores, storage, float(escalation))
+        for escalation in [*escalations, -np.inf]
+        for storage in (0.0, *STORAGE_PRICES[::_FRONTIER_EVERY])
+    ]
+
+
+def promise_violations(
+    scores: CascadeScores,
+    *,
+    target_loss: float,
+    confidence: float,
+    max_escalation: float,
+    resplits: int = 100,
+    seed: int = 0,
+) -> float:
+    """Return the share of random halvings by subject in which the realised loss is above the promised one.
+
+    Prices are chosen on one half and judged on the other. The judging half is a sample, too, so a true loss just
+    under the target is seen above it now and then.
+    """
+    subjects = np.unique(np.asarray(scores.groups, dtype=object))
+    rng = np.random.default_rng(seed)
+    broken = 0
+    for _ in range(resplits):
+        first = set(rng.permutation(subjects)[: len(subjects) // 2])
+        is_first = np.array([group in first for group in scores.groups], dtype=bool)
+        chosen, judged = (scores.subset(np.flatnonzero(part)) for part in (is_first, ~is_first))
+        escalation = price_for_rate(chosen.gate, max_escalation)
+        promise = certify_storage_price(
+            chosen.decided(escalation).gain,
+            chosen.em_with,
+            chosen.em_without,
+            target_loss=target_loss,
+            confidence=confidence,
+        )
+        broken += operating_point(judged, promise.storage_price, escalation).em_loss > target_loss
+    return broken / resplits if resplits else 0.0
+
+
+def _share(flags: NDArray[Any]) -> float:
+    return float(np.mean(flags)) if len(flags) else 0.0

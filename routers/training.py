@@ -1,0 +1,260 @@
+"""Makes a router: heads and gates from training facts, prices from calibration facts, figures from report facts.
+
+How a caller uses it: `collect_examples` per set of facts, `train_router` on the three sets, `TrainedRouter.save`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from routers.calibration import (
+    CascadeScores,
+    OperatingPoint,
+    certify_storage_price,
+    frontier,
+    operating_point,
+    price_for_rate,
+    promise_violations,
+)
+from routers.examples import RoutingExample, cascade_scores, check_disjoint, scores_of
+from routers.features import Evidence
+from routers.gate import gate_inputs
+from routers.gate_fitting import FittedGate, compare_gates, fit_gate
+from routers.head_fitting import FittedStage, StageTargets, fit_stage
+from routers.heads import Prices, RouterHeads
+from routers.scorecard import score_router
+from routers.stage_heads import ACTIONS
+from sharpwave.records import RouteAction
+from sharpwave.statistics import auc
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from routers.observation import FactObservation
+
+
+@dataclass(frozen=True)
+class RouterTraining:
+    """How a router is made; says nothing about from which facts.
+
+    Attributes:
+        seed: Seed of everything random.
+        folds: Folds of every cross-validation.
+        hidden_components: Principal components kept of each model's hidden states.
+        small_limit: Most evidence the small model makes use of; its self-probe about doubles its cost.
+        large_limit: Most evidence the large model makes use of.
+        target_em_loss: Share of the full store's right answers that may be lost.
+        confidence: Confidence of that promise.
+        max_escalation: Largest share of facts sent on to the large model.
+        resplits: Random halvings that check the promise.
+    """
+
+    seed: int = 0
+    folds: int = 5
+    hidden_components: int = 32
+    small_limit: Evidence = Evidence.SPAN
+    large_limit: Evidence = Evidence.PROBE
+    target_em_loss: float = 0.02
+    confidence: float = 0.95
+    max_escalation: float = 0.4
+    resplits: int = 100
+
+
+@dataclass(frozen=True)
+class TrainedRouter:
+    """Heads with their card, and the frontier on the report facts per kind of evidence."""
+
+    heads: RouterHeads
+    card: dict[str, Any]
+    frontier: dict[str, list[OperatingPoint]]
+
+    def save(self, folder: Path) -> str:
+        """Write heads, card and frontier into a folder and return the heads' version."""
+        rows = {kind: [asdict(point) for point in points] for kind, points in self.frontier.items()}
+        return self.heads.save(folder, self.card, rows)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures worth tracking, flat: those of the richest evidence, then `text_...` ones."""
+        by_kind = self.card["evidence"]
+        richest = list(by_kind)[-1]
+        flat: dict[str, float] = {}
+        for kind, prefix in ((Evidence.TEXT.value, "text_"), (richest, "")):
+            report = by_kind[kind]["report"]
+            values = {name: figure["value"] for name, figure in report["figures"].items()}
+            values |= report["operating_point"] | {"loss_violations": report["loss_violations"]}
+            flat |= {f"{prefix}{name}": float(value) for name, value in values.items() if value is not None}
+        return flat
+
+
+def train_router(
+    train: Sequence[RoutingExample],
+    calibration: Sequence[RoutingExample],
+    report: Sequence[RoutingExample],
+    settings: RouterTraining,
+    *,
+    small_fingerprint: str,
+    large_fingerprint: str,
+) -> TrainedRouter:
+    """Make a router from three sets of facts that share no subject.
+
+    Args:
+        train: Heads and gates are fitted on these.
+        calibration: Prices are chosen on these.
+        report: Figures are measured on these.
+        settings: How.
+        small_fingerprint: Of the model that made the `small` observations.
+        large_fingerprint: Of the model that made the `large` observations.
+
+    Raises:
+        InputError: A set is empty, or a subject is in two sets.
+    """
+    sets = {"train": train, "calibration": calibration, "report": report}
+    check_disjoint(sets)
+    stages = {
+        "small": _fit_stage([item.small for item in train], train, settings),
+        "large": _fit_stage([item.large for item in train], train, settings),
+    }
+    gates = {
+        kind: _fit_gate(train, stages, kind, settings)
+        for kind in Evidence
+        if all(kind in stage.heads.by_evidence for stage in stages.values())
+    }
+    heads = RouterHeads(
+        small=stages["small"].heads,
+        large=stages["large"].heads,
+        gates={kind: fitted.gate for kind, fitted in gates.items()},
+        prices={},
+        small_limit=settings.small_limit,
+        large_limit=settings.large_limit,
+        small_fingerprint=small_fingerprint,
+        large_fingerprint=large_fingerprint,
+        seed=settings.seed,
+    )
+    promises = {kind: _calibrate(heads, calibration, kind, settings) for kind in gates}
+    heads = replace(heads, prices={kind: prices for kind, (prices, _) in promises.items()}).versioned()
+    scores = {kind: cascade_scores(heads, report, kind) for kind in gates}
+    card = _card(sets, settings, heads)
+    card["choices"] = {name: dict(stage.choices) for name, stage in stages.items()}
+    card["evidence"] = {
+        kind.value: {
+            "promise": promise,
+            "gate_storage_price": gates[kind].storage_price,
+            "report": _report(scores[kind], cascade_scores(heads, calibration, kind), prices, settings),
+        }
+        for kind, (prices, promise) in promises.items()
+    }
+    return TrainedRouter(heads, card, {kind.value: frontier(part) for kind, part in scores.items()})
+
+
+def _fit_stage(
+    observations: Sequence[FactObservation], examples: Sequence[RoutingExample], settings: RouterTraining
+) -> FittedStage:
+    targets = StageTargets(
+        classes=np.array([ACTIONS.index(item.label.action) for item in examples], dtype=np.intp),
+        gains=np.array([item.label.gain for item in examples], dtype=np.float64),
+    )
+    return fit_stage(
+        [item.groups for item in observations],
+        targets,
+        [item.group for item in examples],
+        components=settings.hidden_components,
+        folds=settings.folds,
+        seed=settings.seed,
+    )
+
+
+def _fit_gate(
+    train: Sequence[RoutingExample],
+    stages: Mapping[str, FittedStage],
+    kind: Evidence,
+    settings: RouterTraining,
+) -> FittedGate:
+    places = [place for place, item in enumerate(train) if item.small.evidence(kind) is kind]
+    chosen = [train[place] for place in places]
+    limits = settings.small_limit.at_most(kind), settings.large_limit.at_most(kind)
+    small = stages["small"].scores_up_to(limits[0]).rows(places)
+    large = stages["large"].scores_up_to(limits[1]).rows(places)
+    return fit_gate(
+        gate_inputs([item.small.groups for item in chosen], small),
+        scores_of(chosen, small, large, np.zeros(len(chosen)), limits),
+        target_loss=settings.target_em_loss,
+        max_escalation=settings.max_escalation,
+        folds=settings.folds,
+        seed=settings.seed,
+    )
+
+
+def _calibrate(
+    heads: RouterHeads, calibration: Sequence[RoutingExample], kind: Evidence, settings: RouterTraining
+) -> tuple[Prices, dict[str, Any]]:
+    scores = cascade_scores(heads, calibration, kind)
+    escalation = price_for_rate(scores.gate, settings.max_escalation)
+    promise = certify_storage_price(
+        scores.decided(escalation).gain,
+        scores.em_with,
+        scores.em_without,
+        target_loss=settings.target_em_loss,
+        confidence=settings.confidence,
+    )
+    point = operating_point(scores, promise.storage_price, escalation)
+    return Prices(promise.storage_price, escalation), {
+        **promise.to_json(),
+        "calibration_point": asdict(point),
+    }
+
+
+def _report(
+    report: CascadeScores, calibration: CascadeScores, prices: Prices, settings: RouterTraining
+) -> dict[str, Any]:
+    return {
+        **score_router(report, prices, settings.seed).to_json(),
+        "operating_point": asdict(operating_point(report, prices.storage, prices.escalation)),
+        "loss_violations": promise_violations(
+            calibration.joined(report),
+            target_loss=settings.target_em_loss,
+            confidence=settings.confidence,
+            max_escalation=settings.max_escalation,
+            resplits=settings.resplits,
+            seed=settings.seed,
+        ),
+        "resplits": settings.resplits,
+        "gate_utility": compare_gates(report, prices.storage, settings.max_escalation, settings.seed),
+    }
+
+
+def _card(
+    sets: Mapping[str, Sequence[RoutingExample]], settings: RouterTraining, heads: RouterHeads
+) -> dict[str, Any]:
+    return {
+        "made_with": asdict(settings),
+        "models": {"small": heads.small_fingerprint, "large": heads.large_fingerprint},
+        "sets": {
+            name: {
+                "facts": len(items),
+                "subjects": len({item.group for item in items}),
+                "classes": dict(Counter(item.label.action.value for item in items)),
+                "right_with_fact": sum(item.label.em_with for item in items),
+            }
+            for name, items in sets.items()
+        },
+        "auc_by_evidence": _auc_by_evidence(heads, sets["report"]),
+    }
+
+
+def _auc_by_evidence(heads: RouterHeads, report: Sequence[RoutingExample]) -> dict[str, dict[str, Any]]:
+    """Tell how well each model alone separates known from unknown facts with each kind of evidence."""
+    table: dict[str, dict[str, Any]] = {"small": {}, "large": {}}
+    known_column = ACTIONS.index(RouteAction.NON_WRITE)
+    for kind in Evidence:
+        chosen = [item for item in report if item.small.evidence(kind) is kind]
+        known = [item.label.em_without for item in chosen]
+        for name, stage in (("small", heads.small), ("large", heads.large)):
+            rows = [item.small.groups if name == "small" else item.large.groups for item in chosen]
+            probs = stage.score(rows, kind).class_probs[:, known_column]
+            table[name][kind.value] = {"auc": auc(probs.tolist(), known), "n": len(chosen)}
+    return table

@@ -1,0 +1,119 @@
+"""The files of a stream run, so that a killed run goes on at the step it was in.
+
+<run>/stream/facts-01.jsonl      what arrives in step 1, in the format that `sharpwave ingest` reads
+<run>/stream/questions-01.jsonl  what is asked after it
+<run>/stream/answers-01.jsonl    what every arm answered; -night: again after the consolidation
+<run>/stream/step-01.json        where everything stood
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from eval.run_records import AnswerRow, StepRecord, write_atomically
+from eval.streams import StreamStep
+from sharpwave.records import Fact, Record
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class AskedQuestion(Record):
+    """A question of the stream with what an answer row needs."""
+
+    fact_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    group: str
+
+
+class StreamFiles:
+    """Paths, readers and writers of one stream run."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.folder = run / "stream"
+
+    def facts_file(self, step: int) -> Path:
+        """What arrives in a step."""
+        return self.folder / f"facts-{step + 1:02d}.jsonl"
+
+    @property
+    def step_count(self) -> int:
+        """Steps that have been laid out; 0 before."""
+        return len(list(self.folder.glob("questions-*.jsonl")))
+
+    def lay_out(self, stream: Sequence[StreamStep]) -> None:
+        """Write the facts and questions of every step; the questions come last, so a step is whole or missing."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        groups = {arrival.fact.id: arrival.item.group for step in stream for arrival in step.arrivals}
+        for step in stream:
+            _write_lines(self.facts_file(step.index), step.facts)
+            asked = [
+                AskedQuestion(
+                    fact_id=question.fact_id,
+                    question=question.question,
+                    answers=question.answers,
+                    kind=question.arrival.value,
+                    group=groups[question.fact_id],
+                )
+                for question in step.questions
+            ]
+            _write_lines(self._questions(step.index), asked)
+
+    def facts(self, steps: int) -> list[Fact]:
+        """Return the distinct facts of the first `steps` steps, in order of first arrival."""
+        found: dict[str, Fact] = {}
+        for step in range(steps):
+            for fact in _read_lines(self.facts_file(step), Fact):
+                found.setdefault(fact.id, fact)
+        return list(found.values())
+
+    def arrivals(self, steps: int) -> int:
+        """Return how many facts arrived in the first `steps` steps, repeats counted."""
+        return sum(len(_read_lines(self.facts_file(step), Fact)) for step in range(steps))
+
+    def questions(self, step: int) -> list[AskedQuestion]:
+        """Return what is asked after a step."""
+        return _read_lines(self._questions(step), AskedQuestion)
+
+    def record(self, step: int) -> StepRecord | None:
+        """Return the record of a step, None if it has not been finished."""
+        path = self.folder / f"step-{step + 1:02d}.json"
+        return StepRecord.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def finish_step(self, record: StepRecord, rows: Sequence[AnswerRow]) -> None:
+        """Keep the answers and then the record of a step."""
+        _write_lines(self.answers_file(record.step), rows)
+        path = self.folder / f"step-{record.step + 1:02d}.json"
+        write_atomically(path, record.model_dump_json(indent=2).encode())
+
+    def answers_file(self, step: int, suffix: str = "") -> Path:
+        """What the arms answered after a step; with the suffix `-night`, the memory again after the night."""
+        return self.folder / f"answers-{step + 1:02d}{suffix}.jsonl"
+
+    def answers(self, step: int, suffix: str = "") -> list[AnswerRow]:
+        """Return the answers of a step; none if they were not asked."""
+        path = self.answers_file(step, suffix)
+        return _read_lines(path, AnswerRow) if path.exists() else []
+
+    def write_answers(self, step: int, rows: Sequence[AnswerRow], suffix: str) -> None:
+        """Keep answers outside a step's own."""
+        _write_lines(self.answers_file(step, suffix), rows)
+
+    def _questions(self, step: int) -> Path:
+        return self.folder / f"questions-{step + 1:02d}.jsonl"
+
+
+def _write_lines(path: Path, records: Iterable[BaseModel]) -> None:
+    text = "".join(record.model_dump_json(exclude_none=True) + "\n" for record in records)
+    write_atomically(path, text.encode("utf-8"))
+
+
+def _read_lines(path: Path, kind: type[_M]) -> list[_M]:
+    adapter = TypeAdapter(kind)
+    return [adapter.validate_json(line) for line in path.read_bytes().split(b"\n") if line.strip()]

@@ -1,0 +1,232 @@
+"""Prefect task that closes a stream run: figures, records, page and plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from carriers.ledger_records import StoredFact
+from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from consolidation import night_folder
+from consolidation.night_folder import NightFolder
+from consolidation.records import FactTargets, NightPlan, NightReport, NightVerdict
+from eval.metrics import arm_figures, routing_cost_ratio, run_metrics
+from eval.plots import write_pngs
+from eval.report import write_report
+from eval.run_records import (
+    FULL_STORE_ARM,
+    NO_MEMORY_ARM,
+    RANDOM_ARM,
+    SHARPWAVE_ARM,
+    AnswerRow,
+    ArmFigures,
+    ConsolidationSummary,
+    FactLine,
+    NetBytes,
+    Run,
+    RunConfig,
+    RunMetrics,
+    StepRecord,
+    write_run,
+)
+from routers.observation import observation_flops
+from serving.agent_memory import AgentMemory
+from serving.store_status import measure_bytes
+from sharpwave.records import RouteDecision, RouteStage
+from tasks.policies import side_effect_task
+from tasks.run_settings import read_settings
+from tasks.stream_files import StreamFiles
+from tasks.stream_sizes import STREAM_SIZES
+from tasks.stream_tasks import escalation_share, stream_decisions
+from tasks.tracking import joined_run
+
+
+def finish_run(
+    settings_path: str, run_folder: str, size: str, seed: int, wall_seconds: float, mlflow_run_id: str | None
+) -> RunMetrics:
+    """Gather what the steps left, write records, page and plots, and log them."""
+    settings, run = read_settings(settings_path), Path(run_folder)
+    files = StreamFiles(run)
+    records = [record for step in range(files.step_count) if (record := files.record(step)) is not None]
+    answers = [row for step in range(files.step_count) for row in files.answers(step)]
+    decisions = stream_decisions(settings, run, files.step_count)
+    with AgentMemory.open(settings) as memory:
+        nights = [
+            summary
+            for step in STREAM_SIZES[size].nights_after
+            if (summary := _night_summary(memory, files, run, step)) is not None
+        ]
+        large_only = _large_only_flops(memory, decisions)
+        net_bytes = NetBytes(**measure_bytes(memory.memory))
+        models = {"small": memory.models.small.fingerprint, "large": memory.models.reader.fingerprint}
+    arms = tuple(
+        _arm(name, answers, records, seed)
+        for name in (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
+    )
+    metrics = run_metrics(
+        answers,
+        arms,
+        nights,
+        n_facts=records[-1].n_distinct,
+        storage_ratio_before_consolidation=_ratio_before_night(records, size),
+        escalation=escalation_share(decisions),
+        routing_cost=routing_cost_ratio(sum(decision.flops for decision in decisions), large_only),
+        net_bytes=net_bytes,
+        wall_seconds=wall_seconds,
+        seed=seed,
+        profile=settings.profile,
+    )
+    config = RunConfig(
+        run_id=run.name,
+        digest=settings.digest(),
+        resolved=settings.model_dump(mode="json"),
+        seeds=(seed,),
+        models=models,
+    )
+    whole = Run(
+        config=config,
+        metrics=metrics,
+        arms=arms,
+        steps=tuple(records),
+        consolidations=tuple(nights),
+        decisions=tuple(decisions),
+        answers=tuple(answers),
+    )
+    write_run(run, whole)
+    page = write_report(whole, run)
+    plots = write_pngs(whole, run / "plots")
+    with joined_run(settings, mlflow_run_id) as tracker:
+        tracker.log_metrics({
+            name: float(value)
+            for name, value in metrics.model_dump().items()
+            if isinstance(value, int | float)
+        })
+        for path in (page, run / "metrics.json", run / "decisions.jsonl", run / "answers.jsonl", *plots):
+            tracker.log_artifact(path)
+    return metrics
+
+
+def _arm(name: str, answers: list[AnswerRow], records: list[StepRecord], seed: int) -> ArmFigures:
+    last = records[-1]
+    storage = {FULL_STORE_ARM: 1.0, NO_MEMORY_ARM: 0.0}.get(name, last.storage_ratio)
+    return arm_figures(name, answers, storage, seed)
+
+
+def _ratio_before_night(records: list[StepRecord], size: str) -> float:
+    first_night = STREAM_SIZES[size].nights_after[0]
+    return records[first_night].storage_ratio
+
+
+def _large_only_flops(memory: AgentMemory, decisions: list[RouteDecision]) -> float:
+    """Return what asking the large model about every routed fact would have cost."""
+    routed = [decision for decision in decisions if decision.stage in (RouteStage.SMALL, RouteStage.LARGE)]
+    facts = {
+        fact.id: fact.words for fact in memory.memory.ledger.facts([decision.fact_id for decision in routed])
+    }
+    words = [facts[decision.fact_id] for decision in routed]
+    return sum(observation_flops(memory.models.reader, fact) for fact in words if fact is not None)
+
+
+def _night_summary(
+    memory: AgentMemory, files: StreamFiles, run: Path, step: int
+) -> ConsolidationSummary | None:
+    folder = NightFolder(memory.memory.directory, night_run_id(run, step))
+    report = folder.read(night_folder.REPORT, NightReport)
+    plan = folder.read(night_folder.PLAN, NightPlan)
+    verdict = folder.read(night_folder.VERDICT, NightVerdict)
+    if report is None or plan is None:
+        return None
+    lines = _FactLines(memory, plan, verdict)
+    before, after = files.answers(step), files.answers(step, "-night")
+    ours = [row.correct for row in before if row.arm == SHARPWAVE_ARM]
+    proven = set(verdict.proven) if verdict else set()
+    return ConsolidationSummary(
+        run_id=report.run_id,
+        step=step,
+        generation=report.generation if report.training else None,
+        parent=report.parent,
+        status=report.status,
+        reason=report.reason,
+        selected=report.selected,
+        internalised=report.internalised,
+        evicted=report.evicted,
+        damaged=report.damaged,
+        readmitted=report.readmitted,
+        stable_probed=report.stable_probed,
+        internalised_facts=lines.of(verdict.proven if verdict else ()),
+        evicted_facts=lines.of(verdict.evict if verdict else ()),
+        damaged_facts=lines.of(verdict.damaged if verdict else ()),
+        readmitted_facts=lines.of([*verdict.damaged, *verdict.never_known] if verdict else ()),
+        rejected=lines.not_proven([item for item in plan.targets if item.fact_id not in proven]),
+        scale=report.scale,
+        train_seconds=report.training.seconds if report.training else 0.0,
+        supervised_tokens=report.training.supervised_tokens if report.training else 0,
+        em_before=sum(ours) / len(ours) if ours else None,
+        em_after=sum(row.correct for row in after) / len(after) if after else None,
+        gate={key: float(value) for trial in report.trials[-1:] for key, value in trial.model_dump().items()},
+    )
+
+
+class _FactLines:
+    """Words and model answers for the lists of a night."""
+
+    def __init__(self, memory: AgentMemory, plan: NightPlan, verdict: NightVerdict | None) -> None:
+        self._memory = memory
+        self._verdict = verdict
+        self._targets = {item.fact_id: item for item in plan.targets}
+
+    def of(self, ids: tuple[str, ...] | list[str]) -> tuple[FactLine, ...]:
+        """Return a line per fact with what the model said before and says after."""
+        facts = [fact for fact in self._memory.memory.ledger.facts(ids) if fact.words is not None]
+        questions = [self._question(fact) for fact in facts]
+        prompts = [closed_book(question) for question in questions]
+        before = self._memory.models.reader.answer(prompts, CLOSED_BOOK_PREFIX)
+        after = self._memory.recall.weights.answer(prompts, CLOSED_BOOK_PREFIX)
+        return tuple(
+            FactLine(
+                fact_id=fact.id,
+                text=fact.fact.text,
+                question=question,
+                answer=self._answer(fact),
+                model_answer_before=said.text,
+                model_answer_after=says.text,
+                reason=fact.status.value,
+            )
+            for fact, question, said, says in zip(facts, questions, before, after, strict=True)
+        )
+
+    def not_proven(self, targets: list[FactTargets]) -> tuple[FactLine, ...]:
+        """Return the trained facts that stay in the store, each with the probe it failed."""
+        failed: dict[str, list[str]] = {}
+        for probe in self._verdict.target_probes if self._verdict else ():
+            if not probe.matched or probe.lowest_answer_prob <= 0.5:
+                failed.setdefault(probe.fact_id, []).append(
+                    f"{probe.prompt_form.replace('_', ' ')} ({probe.lowest_answer_prob:.2f})"
+                )
+        return tuple(
+            FactLine(
+                fact_id=item.fact_id,
+                text=item.text,
+                question=item.train_questions[0],
+                answer=item.answers[0],
+                reason="not proven: " + ", ".join(failed.get(item.fact_id, ["not probed"])),
+            )
+            for item in targets
+        )
+
+    def _question(self, fact: StoredFact) -> str:
+        if fact.id in self._targets:
+            return self._targets[fact.id].train_questions[0]
+        return fact.fact.questions[0] if fact.fact.questions else fact.fact.text
+
+    def _answer(self, fact: StoredFact) -> str | None:
+        if fact.id in self._targets:
+            return self._targets[fact.id].answers[0]
+        return fact.fact.answers[0] if fact.fact.answers else None
+
+
+def night_run_id(run: Path, step: int) -> str:
+    """Return the run id of the consolidation after a step."""
+    return f"{run.name}-night-{step + 1:02d}"
+
+
+finish_run_task = side_effect_task(finish_run)

@@ -1,0 +1,220 @@
+"""Prefect tasks of a stream run: lay out the stream, ask every arm after a step, ask again after a night, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from eval.arms import Arm, NoMemoryArm, PlainStore, RecallArm, full_store_arm, random_arm
+from eval.metrics import storage_ratio
+from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
+from eval.streams import build_stream
+from serving.agent_memory import AgentMemory
+from serving.loaded_models import shared_models
+from sharpwave.matching import exact_match, token_f1
+from sharpwave.progress import current_progress
+from sharpwave.records import FactStatus, RouteDecision, RouteStage
+from sharpwave.settings import Settings
+from tasks.policies import side_effect_task
+from tasks.run_settings import read_settings
+from tasks.stream_files import AskedQuestion, StreamFiles
+from tasks.stream_sizes import STREAM_SIZES
+from tasks.tracking import joined_run
+
+_KNOWN_PER_FACT = 0.5  # a third of the stream is known, and changes need known facts to change
+_ASKED_AT_ONCE = 128
+
+
+def lay_out_stream(settings_path: str, run_folder: str, size: str, seed: int) -> int:
+    """Write the stream's facts and questions; return the number of steps. Done once per run folder.
+
+    Which facts are known is found by asking the answering model, so the mix holds for any model.
+    """
+    files = StreamFiles(Path(run_folder))
+    plan = STREAM_SIZES[size]
+    if files.step_count == plan.steps:
+        return plan.steps
+    settings = read_settings(settings_path)
+    stream = build_stream(
+        seed,
+        plan.n_facts,
+        plan.steps,
+        known_ids=_known_ids(settings, plan.n_facts, seed),
+        questions_per_step=plan.questions_per_step,
+    )
+    files.lay_out(stream)
+    return plan.steps
+
+
+def _known_ids(settings: Settings, n_facts: int, seed: int) -> set[str]:
+    """Ask the model facts of the report split, in seeded order, until enough are known for the stream."""
+    from eval.corpora.splits import split_of
+    from eval.corpora.stable_draw import StableDraw
+    from eval.corpora.world import load_world_corpus
+
+    pool = [item for item in load_world_corpus() if split_of(item.group) == "report"]
+    pool = StableDraw(seed, "stream-labels").shuffled(pool, "pool")
+    wanted = round(n_facts * _KNOWN_PER_FACT)
+    reader, known = shared_models(settings.models).reader, set[str]()
+    current_progress().stage("asking the model what it knows", wanted)
+    for start in range(0, len(pool), _ASKED_AT_ONCE):
+        if len(known) >= wanted:
+            break
+        asked = pool[start : start + _ASKED_AT_ONCE]
+        prompts = [closed_book(item.probe_question) for item in asked]
+        matches = reader.match_answers(prompts, [item.fact.answers for item in asked], CLOSED_BOOK_PREFIX)
+        found = {item.id for item, match in zip(asked, matches, strict=True) if match.matched}
+        known |= found
+        current_progress().advance(len(found))
+    return known
+
+
+def ask_step(settings_path: str, run_folder: str, step: int, mlflow_run_id: str | None) -> StepRecord:
+    """Ask the questions of a step in every arm and keep the answers; a finished step is not asked again."""
+    files = StreamFiles(Path(run_folder))
+    former = files.record(step)
+    if former is not None:
+        return former
+    settings = read_settings(settings_path)
+    questions = files.questions(step)
+    facts = files.facts(step + 1)
+    current_progress().stage(f"asking after step {step + 1}", len(questions) * 4)
+    with AgentMemory.open(settings) as memory, joined_run(settings, mlflow_run_id) as tracker:
+        hot = memory.memory.ledger.counts()[FactStatus.HOT]
+        rows: dict[str, list[AnswerRow]] = {}
+        for arm in _arms(memory, Path(run_folder), settings, hot, step, files):
+            rows[arm.name] = answer_rows(arm, step, questions)
+            current_progress().advance(len(questions))
+            close_arm(arm)
+        record = _step_record(
+            step, files, facts_count=len(facts), hot=hot, rows=rows, memory=memory, settings=settings
+        )
+        tracker.log_metrics(_curves(record), record.n_observed)
+    files.finish_step(record, [row for group in rows.values() for row in group])
+    return record
+
+
+def ask_after_night(settings_path: str, run_folder: str, step: int) -> float:
+    """Ask the memory alone the questions of a step once more, after a night; return the exact match."""
+    files = StreamFiles(Path(run_folder))
+    rows = files.answers(step, "-night")
+    if not rows:
+        settings = read_settings(settings_path)
+        with AgentMemory.open(settings) as memory:
+            hot = memory.memory.ledger.counts()[FactStatus.HOT]
+            rows = answer_rows(RecallArm(SHARPWAVE_ARM, memory.recall, hot), step, files.questions(step))
+        files.write_answers(step, rows, "-night")
+    return sum(row.correct for row in rows) / len(rows)
+
+
+def answer_rows(arm: Arm, step: int, questions: Sequence[AskedQuestion]) -> list[AnswerRow]:
+    """Put questions to an arm and judge its answers. The arm sees the questions only, never the answers."""
+    answers = arm.answer([asked.question for asked in questions])
+    return [
+        AnswerRow(
+            arm=arm.name,
+            step=step,
+            fact_id=asked.fact_id,
+            question=asked.question,
+            answer=asked.answers[0],
+            given=answer.text,
+            correct=exact_match(answer.text, asked.answers),
+            origin=answer.origin,
+            f1=token_f1(answer.text, asked.answers),
+            group=asked.group,
+            kind=asked.kind,
+            confidence=min(1.0, answer.lowest_token_prob),
+        )
+        for asked, answer in zip(questions, answers, strict=True)
+    ]
+
+
+def close_arm(arm: Arm) -> None:
+    """Close the store of an arm that has one of its own."""
+    if isinstance(arm, RecallArm) and isinstance(arm.recall.source, PlainStore):
+        arm.recall.source.close()
+
+
+def _arms(
+    memory: AgentMemory, run: Path, settings: Settings, hot: int, step: int, files: StreamFiles
+) -> list[Arm]:
+    reader, embedder = memory.models.reader, memory.models.embedder
+    facts = files.facts(step + 1)
+    full = full_store_arm(run / "arms" / FULL_STORE_ARM, embedder, reader, settings.recall, facts)
+    random = random_arm(
+        run / "arms" / RANDOM_ARM, embedder, reader, settings.recall, facts, count=hot, seed=settings.seed
+    )
+    return [RecallArm(SHARPWAVE_ARM, memory.recall, hot), full, NoMemoryArm(full.recall), random]
+
+
+def _step_record(
+    step: int,
+    files: StreamFiles,
+    *,
+    facts_count: int,
+    hot: int,
+    rows: dict[str, list[AnswerRow]],
+    memory: AgentMemory,
+    settings: Settings,
+) -> StepRecord:
+    em = {
+        name: sum(row.correct for row in group) / len(group) if group else None
+        for name, group in rows.items()
+    }
+    return StepRecord(
+        step=step,
+        n_observed=files.arrivals(step + 1),
+        n_distinct=facts_count,
+        hot=hot,
+        storage_ratio=storage_ratio(hot, facts_count),
+        em=em[SHARPWAVE_ARM],
+        em_full_store=em[FULL_STORE_ARM],
+        em_no_memory=em[NO_MEMORY_ARM],
+        em_random=em[RANDOM_ARM],
+        escalation_rate=escalation_share(stream_decisions(settings, files.run, step + 1)),
+        generation=memory.memory.generations.current().number,
+        n_questions=len(rows[SHARPWAVE_ARM]),
+    )
+
+
+def step_run_id(run: Path, step: int) -> str:
+    """Return the run id under which a step's facts are ingested."""
+    return f"{run.name}-step-{step + 1:02d}"
+
+
+def stream_decisions(settings: Settings, run: Path, steps: int) -> list[RouteDecision]:
+    """Return the decisions of the first steps, each fact once per run: the last one counts after a resume."""
+    found: dict[tuple[int, str], RouteDecision] = {}
+    for step in range(steps):
+        path = settings.runs_dir / step_run_id(run, step) / "decisions.jsonl"
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                decision = RouteDecision.model_validate_json(line)
+                found[step, decision.fact_id] = decision
+    return list(found.values())
+
+
+def escalation_share(decisions: Sequence[RouteDecision]) -> float:
+    """Return the share of routed facts that the large model was asked about; 0 where none was routed."""
+    routed = [decision for decision in decisions if decision.stage in (RouteStage.SMALL, RouteStage.LARGE)]
+    return sum(decision.stage is RouteStage.LARGE for decision in routed) / len(routed) if routed else 0.0
+
+
+def _curves(record: StepRecord) -> dict[str, float]:
+    values = {
+        "storage_ratio": record.storage_ratio,
+        "hot": record.hot,
+        "em": record.em,
+        "em_full_store": record.em_full_store,
+        "em_no_memory": record.em_no_memory,
+        "em_random": record.em_random,
+        "escalation_rate": record.escalation_rate,
+        "generation": record.generation,
+    }
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+lay_out_stream_task = side_effect_task(lay_out_stream)
+ask_step_task = side_effect_task(ask_step)
+ask_after_night_task = side_effect_task(ask_after_night)
