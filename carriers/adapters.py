@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,19 @@ def merge_adapter(model: Any, adapter: Path) -> Any:
     from peft import PeftModel
     from safetensors import safe_open
 
+    from carriers.model_loading import first_line
+
     weights = adapter / ADAPTER_WEIGHTS
     if not weights.is_file() or not (adapter / ADAPTER_CONFIG).is_file():
         raise WeightsError(f"{adapter}: not an adapter folder; run `sharpwave doctor` to see what is damaged")
-    wrapped = PeftModel.from_pretrained(model, str(adapter))
-    with safe_open(str(weights), framework="pt") as stored:
-        given = set(stored.keys())
+    try:
+        with safe_open(str(weights), framework="pt") as stored:
+            given = set(stored.keys())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what PEFT only warns of is an error below
+            wrapped = PeftModel.from_pretrained(model, str(adapter))
+    except Exception as error:  # damaged files and wrong shapes fail with exceptions of many kinds
+        raise WeightsError(f"{adapter}: does not fit the base model: {first_line(error)}") from error
     expected = {name.replace(".default.", ".") for name, _ in wrapped.named_parameters() if ".lora_" in name}
     if given != expected:
         strange = sorted(given ^ expected)[:3]
@@ -57,24 +65,56 @@ def stack_adapters(parent: Path | None, update: Path, target: Path, scale: float
     """Write to `target` one adapter equal to the parent's plus `scale` times the update's weight change.
 
     Ranks add up: [A1; A2] and [B1, scale * B2] give B1 A1 + scale B2 A2 exactly. The scaling factor alpha / r of
-    each part is folded into its B, so the result has alpha = r.
+    each part is folded into its B, so the result has alpha = r. A module that only one part changes gets zeros for
+    the other.
     """
     from safetensors.torch import load_file, save_file
-    from torch import cat
 
     parts = [(update, scale)] if parent is None else [(parent, 1.0), (update, scale)]
-    tensors: dict[str, list[Any]] = {}
-    for folder, factor in parts:
-        config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-        for key, value in load_file(str(folder / ADAPTER_WEIGHTS)).items():
-            scaled = value * (factor * config["lora_alpha"] / config["r"]) if ".lora_B." in key else value
-            tensors.setdefault(key, []).append(scaled)
+    configs = [json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8")) for folder, _ in parts]
+    loaded = [load_file(str(folder / ADAPTER_WEIGHTS)) for folder, _ in parts]
+    stacked = {}
+    for key in sorted({key for tensors in loaded for key in tensors}):
+        template = next(tensors[key] for tensors in loaded if key in tensors)
+        blocks = [
+            _block(key, tensors.get(key), template, config, factor)
+            for tensors, config, (_, factor) in zip(loaded, configs, parts, strict=True)
+        ]
+        stacked[key] = _cat(key, blocks)
     target.mkdir(parents=True, exist_ok=True)
-    stacked = {
-        key: cat(values, dim=1 if ".lora_B." in key else 0).contiguous() for key, values in tensors.items()
-    }
     save_file(stacked, str(target / ADAPTER_WEIGHTS))
-    config = json.loads((update / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    rank = next(value.shape[0] for key, value in stacked.items() if ".lora_A." in key)
-    config |= {"r": rank, "lora_alpha": rank, "inference_mode": True}
+    rank = sum(int(config["r"]) for config in configs)
+    config = configs[-1] | {
+        "r": rank,
+        "lora_alpha": rank,
+        "inference_mode": True,
+        "layers_to_transform": _all_layers(configs),
+    }
     (target / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _block(key: str, value: Any, template: Any, config: dict[str, Any], factor: float) -> Any:
+    """Return one part's rows of A or columns of B, zeros where the part does not change the module."""
+    if value is None:
+        shape = list(template.shape)
+        shape[_rank_axis(key)] = int(config["r"])
+        return template.new_zeros(shape)
+    return value * (factor * config["lora_alpha"] / config["r"]) if _rank_axis(key) else value
+
+
+def _cat(key: str, blocks: list[Any]) -> Any:
+    from torch import cat
+
+    return cat(blocks, dim=_rank_axis(key)).contiguous()
+
+
+def _rank_axis(key: str) -> int:
+    return 1 if ".lora_B." in key else 0
+
+
+def _all_layers(configs: list[dict[str, Any]]) -> list[int] | None:
+    """Return the layers that any part changes; None means all."""
+    chosen = [config.get("layers_to_transform") for config in configs]
+    if any(layers is None for layers in chosen):
+        return None
+    return sorted({layer for layers in chosen for layer in layers})

@@ -87,7 +87,7 @@ def examine_and_repair(
             drain_outbox(ledger, index)
     generations.discard_interrupted()
     remove_folders(generations.orphan_folders())
-    after = _examine(directory, ledger, generations, embedder, writer)
+    after = _examine(directory, ledger, generations, embedder, writer, has_sound_files=True)
     return replace(found, remaining=after.findings, is_repair=True)
 
 
@@ -97,6 +97,8 @@ def _examine(
     generations: GenerationStore,
     embedder: SentenceEmbedder,
     writer: str | None,
+    *,
+    has_sound_files: bool = False,
 ) -> DoctorReport:
     current = generations.current()
     report = DoctorReport(
@@ -113,19 +115,20 @@ def _examine(
         ledger_problems=_ledger_problems(ledger),
         writer=writer,
     )
-    return _compare_index(report, directory / INDEX_NAME, ledger, embedder)
+    folder = directory / INDEX_NAME
+    return _compare_index(report, folder, ledger, embedder, has_sound_files=has_sound_files)
 
 
 def _compare_index(
-    report: DoctorReport, folder: Path, ledger: Ledger, embedder: SentenceEmbedder
+    report: DoctorReport, folder: Path, ledger: Ledger, embedder: SentenceEmbedder, *, has_sound_files: bool
 ) -> DoctorReport:
-    """Add to the report what the index lacks, has too much or has wrong."""
+    """Add to the report what the index lacks, has too much or has wrong; torn files crash it unless probed."""
     if not MemoryIndex.exists(folder):
         if not report.hot_facts:
             return report
         missing = tuple(fact.id for fact in ledger.iter_facts(status=FactStatus.HOT))
         return replace(report, index_problem="the index is missing", missing_in_index=missing)
-    if damage := MemoryIndex.find_damage(folder):
+    if not has_sound_files and (damage := MemoryIndex.find_damage(folder)):
         return replace(report, index_problem=f"the index is damaged ({damage})")
     try:
         with MemoryIndex.open(folder, embedder) as index:

@@ -20,13 +20,10 @@ def search_collection(
     collection: Collection, vectors: NDArray[np.float32], namespace: str, top_k: int, moment: float
 ) -> list[list[Hit]]:
     """Return the best `top_k` valid hits per question vector; `MemoryIndex.query` says why in two looks."""
-    total = collection.count()
-    if total == 0:
-        return [[] for _ in vectors]
-    wide = min(total, top_k * FIRST_LOOK_FACTOR + FIRST_LOOK_EXTRA)
-    hits = _nearest(collection, vectors, wide, namespace, moment, where=None)
+    wide = top_k * FIRST_LOOK_FACTOR + FIRST_LOOK_EXTRA
+    hits, seen_count = _nearest(collection, vectors, wide, namespace, moment, where=None)
     short = [row for row, found in enumerate(hits) if len(found) < top_k]
-    if short and wide < total:
+    if short and seen_count == wide:  # with fewer, the first look has seen the whole collection
         where = {
             "$and": [
                 {"namespace": {"$eq": namespace}},
@@ -34,7 +31,7 @@ def search_collection(
                 {"ends_at": {"$gt": moment}},
             ]
         }
-        filtered = _nearest(collection, vectors[short], min(top_k, total), namespace, moment, where=where)
+        filtered, _ = _nearest(collection, vectors[short], top_k, namespace, moment, where=where)
         for row, found in zip(short, filtered, strict=True):
             hits[row] = found
     return [found[:top_k] for found in hits]
@@ -47,8 +44,11 @@ def _nearest(
     namespace: str,
     moment: float,
     where: dict[str, Any] | None,
-) -> list[list[Hit]]:
-    """Ask Chroma; keep what belongs to the namespace and holds at the moment, nearest first, ties by id."""
+) -> tuple[list[list[Hit]], int]:
+    """Ask Chroma for `count` neighbours each; return the valid ones and how many were got at most.
+
+    Kept is what belongs to the namespace and holds at the moment, nearest first, ties by id.
+    """
     found = collection.query(
         query_embeddings=vectors,
         n_results=count,
@@ -64,4 +64,4 @@ def _nearest(
             if IndexEntry.decode(fact_id, text, metadata).holds(namespace, moment)
         ]
         answers.append(sorted(hits, key=lambda hit: (-hit.similarity, hit.fact_id)))
-    return answers
+    return answers, max(map(len, found["ids"]), default=0)

@@ -211,7 +211,14 @@ class LanguageModel:
         known = document_start is not None and document_start != self.tokenizer.unk_token_id
         if known or self.tokenizer.unk_token == "<|endoftext|>":
             return int(document_start)
-        return int(self.tokenizer.bos_token_id or self.tokenizer.eos_token_id)
+        bos = self.tokenizer.bos_token_id
+        return int(self.tokenizer.eos_token_id if bos is None else bos)
+
+    @property
+    def _pad_id(self) -> int:
+        """Any token will do where a tokenizer has none for padding: padded places are masked."""
+        pad = self.tokenizer.pad_token_id
+        return self.start_id if pad is None else int(pad)
 
     def prompt_ids(self, prompt: str, prefix: str) -> list[int]:
         """Return the tokens of a prompt that follows the prefix, or that opens the text if there is none."""
@@ -256,12 +263,13 @@ class LanguageModel:
             cache=cache,
             use_cache=cache is not None,
         )
-        return output.last_hidden_state
+        hidden: torch.Tensor = output.last_hidden_state
+        return hidden
 
     def _batch_features(self, sequences: list[list[int]]) -> Iterator[TextFeatures]:
         import torch
 
-        ids, mask = _right_padded(sequences, self.tokenizer.pad_token_id)
+        ids, mask = _right_padded(sequences, self._pad_id)
         output = self.model.base_model(
             input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False
         )
@@ -320,7 +328,7 @@ class LanguageModel:
     ) -> list[tuple[bool, float, float]]:
         import torch
 
-        ids, mask = _right_padded([prompt + answer for prompt, answer in pairs], self.tokenizer.pad_token_id)
+        ids, mask = _right_padded([prompt + answer for prompt, answer in pairs], self._pad_id)
         hidden = self._hidden(ids, mask, prefix)
         rows = torch.tensor([row for row, (_, answer) in enumerate(pairs) for _ in answer])
         columns = torch.tensor([len(p) - 1 + k for p, answer in pairs for k in range(len(answer))])
@@ -341,7 +349,7 @@ class LanguageModel:
         import torch
 
         cache, length = self._prefix_cache(prefix, len(prompts))
-        ids, mask = _left_padded(prompts, self.tokenizer.pad_token_id)
+        ids, mask = _left_padded(prompts, self._pad_id)
         mask = torch.cat([torch.ones(len(prompts), length, dtype=mask.dtype), mask], dim=1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, length:]
         state = _Decoding(len(prompts))

@@ -41,7 +41,8 @@ def read_anchors(path: Path) -> list[AnchorQuestion]:
             bank.append(AnchorQuestion.model_validate_json(line))
         except ValidationError as error:
             raise InputError(
-                f"not an anchor question ({error.errors()[0]['msg']}); run `sharpwave train-router` to write the bank anew",
+                f"not an anchor question ({error.errors()[0]['msg']}); "
+                "run `sharpwave train-router` to write the bank anew",
                 file=str(path),
                 line=number,
             ) from error

@@ -4,6 +4,7 @@ Rules for English, Spanish and Chinese: what follows the last "is", dates and nu
 the last preposition. They only propose; whether a span is a good answer is decided by grounding.
 """
 
+# ruff: noqa: RUF001 -- the marks of Chinese and Spanish are meant
 from __future__ import annotations
 
 import re
@@ -63,6 +64,8 @@ def candidate_spans(text: str, limit: int = 4) -> list[str]:
     """
     language = language_of(text)
     sentence = _last_sentence(text, language)
+    if not sentence:
+        return []
     proposals = _chinese_spans(sentence) if language == "zh" else _latin_spans(sentence, language)
     spans: list[str] = []
     for proposal in proposals:
@@ -121,7 +124,8 @@ def _small_words() -> frozenset[str]:
 
 def _last_sentence(text: str, language: str) -> str:
     end = r"(?<=[。！？])" if language == "zh" else r"(?<=[.!?])\s+(?=[^\W\d_a-zà-ÿ¿¡])"
-    return [part for part in re.split(end, text.strip()) if part.strip(_EDGE)][-1].strip()
+    parts = [part.strip() for part in re.split(end, text.strip()) if part.strip(_EDGE)]
+    return parts[-1] if parts else ""
 
 
 def _latin_spans(sentence: str, language: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ A question passes if it is one line of reasonable length that ends in a question
 speaks about, and does not give the answer away. The round trip through the model is the caller's.
 """
 
+# ruff: noqa: RUF001 -- the marks of Chinese and Spanish are meant
 from __future__ import annotations
 
 import re

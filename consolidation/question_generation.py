@@ -5,6 +5,7 @@ what is grounded in the text and what the model, with the text before it, answer
 needs two such wordings of one answer: one to train, one that is only probed.
 """
 
+# ruff: noqa: RUF001 -- the marks of Chinese and Spanish are meant
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,15 +106,15 @@ _EXAMPLES: Mapping[str, tuple[_Example, ...]] = {
         ("伊尔的自行车是绿色的。", "绿色", ("伊尔的自行车是什么颜色的？", "伊尔的自行车的颜色是什么？")),
     ),
 }
-_HEADING = {
-    "en": ("Write a question about the text that the answer replies to.", "Text", "Answer", "Question"),
-    "es": (
-        "Escribe una pregunta sobre el texto a la que corresponde la respuesta.",
-        "Texto",
-        "Respuesta",
-        "Pregunta",
-    ),
-    "zh": ("根据文本写一个问题，使其答案为给出的答案。", "文本", "答案", "问题"),
+_HEADINGS = {
+    "en": "Write a question about the text that the answer replies to.",
+    "es": "Escribe una pregunta sobre el texto a la que corresponde la respuesta.",
+    "zh": "根据文本写一个问题，使其答案为给出的答案。",
+}
+_LABELS = {
+    "en": ("Text", "Answer", "Question"),
+    "es": ("Texto", "Respuesta", "Pregunta"),
+    "zh": ("文本", "答案", "问题"),
 }
 _STYLES = {language: len(examples[0][2]) for language, examples in _EXAMPLES.items()}
 
@@ -184,17 +185,16 @@ def _reason(item: _Attempt) -> str:
 
 def _try_span(model: LanguageModel, attempts: Sequence[_Attempt]) -> None:
     """Collect proposals for the present span of each attempt and keep those that pass, deduplicated."""
-    proposals = [list(_by_rule(item)) for item in attempts]
+    worded: list[list[str]] = [[] for _ in attempts]
     for place, question in _by_model(model, attempts):
-        proposals[place].insert(max(0, len(proposals[place]) - 1), question)
+        worded[place].append(question)
     pairs: list[tuple[int, str]] = []
-    for place, (item, questions) in enumerate(zip(attempts, proposals, strict=True)):
-        fresh = {normalise_answer(question): question for question in reversed(questions)}
-        pairs += [
-            (place, question)
-            for question in reversed(fresh.values())
-            if fault_of_question(question, item.text, item.answer) is None
-        ]
+    for place, (item, (plain, *others)) in enumerate(zip(attempts, worded, strict=True)):
+        fresh: dict[str, str] = {}
+        for question in [plain, *_by_rule(item), *others]:
+            if fault_of_question(question, item.text, item.answer) is None:
+                fresh.setdefault(normalise_answer(question), question)
+        pairs += [(place, question) for question in fresh.values()]
     prompts = [open_book(question, [attempts[place].text]) for place, question in pairs]
     for (place, question), reply in zip(pairs, model.answer(prompts, OPEN_BOOK_PREFIX), strict=True):
         if exact_match(reply.text, [attempts[place].answer]):
@@ -215,17 +215,15 @@ def _by_model(model: LanguageModel, attempts: Sequence[_Attempt]) -> Iterator[tu
 
 
 def _prefix(language: str, style: int) -> str:
-    heading, _, _, label = _HEADING[language]
     blocks = [
         f"{_prompt(language, text, answer)} {questions[style]}\n"
         for text, answer, questions in _EXAMPLES[language]
     ]
-    del label
-    return f"{heading}\n{''.join(blocks)}"
+    return f"{_HEADINGS[language]}\n{''.join(blocks)}"
 
 
 def _prompt(language: str, text: str, answer: str) -> str:
-    _, text_label, answer_label, question_label = _HEADING[language]
+    text_label, answer_label, question_label = _LABELS[language]
     return f"{text_label}: {text}\n{answer_label}: {answer}\n{question_label}:"
 
 
@@ -262,5 +260,6 @@ def _turned_around(language: str, parts: tuple[str, str, str], answer: str) -> I
 
 def _with_question_word(text: str, answer: str) -> Iterator[str]:
     bare = text.strip().rstrip("。！.!")
-    for word in ("什么", "多少" if answer[0].isdigit() else "哪里"):
-        yield f"{bare.replace(answer, word)}？"
+    before = bare.partition(answer)[0]
+    word = "哪里" if before.endswith(("在", "于")) else "多少" if answer.isdigit() else "什么"
+    yield f"{bare.replace(answer, word)}？"

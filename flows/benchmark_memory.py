@@ -32,24 +32,17 @@ def benchmark_memory(
     Calling again with the same folder goes on where a killed run stopped.
     """
     started, run = time.monotonic(), Path(out)
-    arguments = {
-        "profile": profile,
-        "config": config,
-        "overrides": [
-            *(overrides or []),
-            f"seed={seed}",
-            f"store.path={run / 'store'}",
-            f"runs_dir={run / 'flows'}",
-        ],
-    }
-    settings, settings_path = begin_run(run.name, **arguments)
+    places = [f"seed={seed}", f"store.path={run / 'store'}", f"runs_dir={run / 'flows'}"]
+    chosen = profile, [*(overrides or []), *places], config
+    settings, settings_path = begin_run(run.name, *chosen)
     with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
-        arguments["parent_id"] = tracker.run_id
         steps = lay_out_stream_task(settings_path, out, size, seed)
         for step in range(steps):
-            ingest_stream(str(StreamFiles(run).facts_file(step)), step_run_id(run, step), **arguments)
+            ingest_stream(
+                str(StreamFiles(run).facts_file(step)), step_run_id(run, step), *chosen, tracker.run_id
+            )
             ask_step_task(settings_path, out, step, tracker.run_id)
             if step in STREAM_SIZES[size].nights_after:
-                consolidate_memory(night_run_id(run, step), **arguments)
+                consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
                 ask_after_night_task(settings_path, out, step)
         return finish_run_task(settings_path, out, size, seed, time.monotonic() - started, tracker.run_id)

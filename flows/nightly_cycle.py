@@ -29,15 +29,15 @@ def nightly_cycle(
     `inbox/done`.
     """
     run_id = run_id or new_run_id("night")
-    arguments = {"profile": profile, "overrides": overrides or [], "config": config}
-    settings, _ = begin_run(run_id, profile, overrides or [], config)
+    chosen = profile, overrides or [], config
+    settings, _ = begin_run(run_id, *chosen)
     folder = Path(inbox) if inbox else settings.store.path / "inbox"
     with parent_run("nightly-cycle", settings, run_id, resume=True) as tracker:
         for night in unfinished_nights(settings.store.path):
-            consolidate_memory(night, parent_id=tracker.run_id, **arguments)
+            consolidate_memory(night, *chosen, tracker.run_id)
         for file in waiting_files(folder):
-            ingest_stream(str(file), f"{run_id}-{file.stem}", parent_id=tracker.run_id, **arguments)
+            ingest_stream(str(file), f"{run_id}-{file.stem}", *chosen, tracker.run_id)
             archive_file_task(str(file))
-        report = consolidate_memory(f"{run_id}-sleep", parent_id=tracker.run_id, **arguments)
+        report = consolidate_memory(f"{run_id}-sleep", *chosen, tracker.run_id)
         tracker.log_metrics(report.metrics())
     return report

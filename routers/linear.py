@@ -24,8 +24,11 @@ class Parameters:
     """A frozen dataclass of arrays that can be written to and read from a flat dictionary."""
 
     def arrays(self, prefix: str) -> dict[str, Array32]:
-        """Return the arrays by dotted name."""
-        return {f"{prefix}.{item.name}": getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        """Return the arrays by dotted name, contiguous, since safetensors writes the memory as it lies."""
+        return {
+            f"{prefix}.{item.name}": np.ascontiguousarray(getattr(self, item.name))
+            for item in fields(self)  # type: ignore[arg-type]
+        }
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any], prefix: str) -> Self:

@@ -133,14 +133,14 @@ class _Resampler:
 def _auc_of(
     probs: NDArray[np.float64], known: NDArray[np.bool_]
 ) -> Callable[[NDArray[np.intp]], float | None]:
-    return lambda rows: auc(probs[rows].tolist(), known[rows].tolist())
+    return lambda rows: auc(probs[rows], known[rows])
 
 
 def _ece_of(
     probs: NDArray[np.float64], known: NDArray[np.bool_]
 ) -> Callable[[NDArray[np.intp]], float | None]:
     inside = np.clip(probs, 0.0, 1.0)
-    return lambda rows: expected_calibration_error(inside[rows].tolist(), known[rows].tolist())
+    return lambda rows: expected_calibration_error(inside[rows], known[rows])
 
 
 def _proportion(flags: NDArray[np.bool_]) -> Figure:

@@ -113,15 +113,27 @@ class AgentMemory:
     @property
     def router(self) -> CascadeRouter:
         """The cascade, whose large stage is the generation that is current now."""
-        from routers.cascade import load_cascade
+        from routers.cascade import CascadeRouter
+        from routers.heads import RouterHeads
 
         current = self.memory.generations.current().number
         if self._router is None or self._router[0] != current:
             adapter = self.memory.generations.adapter_folder(current)
-            self._router = (
-                current,
-                load_cascade(self.settings.router, self.models.small, self.models.generation(adapter)),
+            chosen = self.settings.router
+            heads = RouterHeads.load(
+                chosen.heads_folder,
+                small_fingerprint=self.models.small.fingerprint,
+                large_fingerprint=self.models.reader.fingerprint,
             )
+            router = CascadeRouter(
+                self.models.small,
+                self.models.generation(adapter),
+                heads,
+                storage_price=chosen.storage_price,
+                escalation_price=chosen.escalation_price,
+                use_self_probe=chosen.use_self_probe,
+            )
+            self._router = (current, router)
         return self._router[1]
 
     def ask(

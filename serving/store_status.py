@@ -1,28 +1,197 @@
-"""What a store holds and weighs, read without loading any model."""
+"""What a store holds and weighs, read from ledger and files without loading any model or the index."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from carriers.store_layout import GENERATIONS_NAME, INDEX_NAME, LEDGER_NAME, open_generations, open_ledger
+from carriers.write_lock import LOCK_NAME, describe_holder, open_file_lock
+from consolidation.night_folder import REPORT, NightFolder, unfinished_nights
+from consolidation.records import NightReport
+from sharpwave.errors import StoreError
+from sharpwave.records import FactStatus, Generation
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
+    from carriers.ledger import Ledger
+
+FLOAT_BYTES = 4
+NIGHTS_SHOWN = 5
+_NIGHT_LOCK_NAME = "night.lock"  # see consolidation.night.night_lease
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """The state of one store; counts are facts, sizes bytes.
+
+    `storage_ratio` is hot facts per distinct fact that was not forgotten. `indexed` and `bytes["vectors"]` are
+    None where the index cannot be read just now. `writer` names the process that holds the write lock.
+    """
+
+    store: str
+    namespace: str | None
+    counts: dict[str, int]
+    observed: int
+    storage_ratio: float
+    current: Generation
+    generations: tuple[Generation, ...]
+    nights: tuple[NightReport, ...]
+    interrupted_nights: tuple[str, ...]
+    is_night_running: bool
+    indexed: int | None
+    bytes: dict[str, int | None]
+    writer: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as plain data."""
+        records = {"current", "generations", "nights"}
+        plain = {name: value for name, value in vars(self).items() if name not in records}
+        return {
+            **plain,
+            "current": self.current.model_dump(mode="json"),
+            "generations": [item.model_dump(mode="json") for item in self.generations],
+            "nights": [item.model_dump(mode="json") for item in self.nights],
+        }
+
+
+@dataclass(frozen=True)
+class IndexSize:
+    """How many vectors the index holds, of how many dimensions; None where it cannot be read just now."""
+
+    count: int | None
+    dimension: int | None
+
+    @property
+    def vector_bytes(self) -> int | None:
+        """Size of the vectors alone."""
+        if self.count == 0:
+            return 0
+        return (
+            None
+            if self.count is None or self.dimension is None
+            else self.count * self.dimension * FLOAT_BYTES
+        )
+
+
+def require_store(directory: Path) -> None:
+    """Refuse a folder without a ledger. Raises StoreError that says how a store is made."""
+    if not (directory / LEDGER_NAME).is_file():
+        raise StoreError(
+            f"there is no memory store at {directory}; `sharpwave ingest FILE` makes one, --store names another"
+        )
+
+
+def read_status(directory: Path, namespace: str | None = None) -> StoreStatus:
+    """Describe a store, also one that another process is writing.
+
+    Args:
+        directory: The store.
+        namespace: Count only the facts of this namespace; all else is about the whole store.
+
+    Raises:
+        StoreError: There is no store.
+        IntegrityError: Its ledger or a record of a consolidation is damaged.
+    """
+    require_store(directory)
+    index = index_size(directory / INDEX_NAME)
+    with open_ledger(directory) as ledger:
+        counts = ledger.counts(namespace)
+        generations = open_generations(directory, ledger)
+        observed = sum(counts.values()) - counts[FactStatus.FORGOTTEN]
+        return StoreStatus(
+            store=str(directory),
+            namespace=namespace,
+            counts={status.value: count for status, count in counts.items()},
+            observed=observed,
+            storage_ratio=counts[FactStatus.HOT] / observed if observed else 0.0,
+            current=generations.current(),
+            generations=tuple(generations.all()),
+            nights=_last_nights(directory),
+            interrupted_nights=tuple(unfinished_nights(directory)),
+            is_night_running=_is_locked(directory / _NIGHT_LOCK_NAME),
+            indexed=index.count,
+            bytes={"vectors": index.vector_bytes, **_bytes_beside_vectors(directory, ledger)},
+            writer=lock_holder(directory),
+        )
+
+
+def lock_holder(directory: Path) -> str | None:
+    """Return in words who holds the write lock of a store; None if nobody does."""
+    file = directory / LOCK_NAME
+    return describe_holder(file) if _is_locked(file) else None
+
+
+def index_size(folder: Path) -> IndexSize:
+    """Measure the index by its database alone, without opening Chroma."""
+    database = folder / "chroma.sqlite3"
+    if not database.is_file():
+        return IndexSize(0, None)
+    try:
+        with closing(
+            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+        ) as reader:
+            count = reader.execute("SELECT count(*) FROM embeddings").fetchone()[0]
+            row = reader.execute("SELECT dimension FROM collections LIMIT 1").fetchone()
+    except sqlite3.Error:  # locked, just being replaced, or damaged, which is the doctor's business
+        return IndexSize(None, None)
+    return IndexSize(count, None if row is None else row[0])
 
 
 def measure_bytes(memory: ExternalMemory) -> dict[str, int]:
     """Return the bytes of vectors, of the stored facts' text, of ledger files and of adapters."""
-    from sharpwave.records import FactStatus
-
-    hot = memory.ledger.iter_facts(status=FactStatus.HOT)
-    ledger_files = [path for path in memory.directory.glob("ledger.db*") if path.is_file()]
     return {
         "vectors": memory.index.vector_bytes(),
-        "text": sum(len(fact.words.text.encode("utf-8")) for fact in hot if fact.words is not None),
-        "ledger": sum(path.stat().st_size for path in ledger_files),
-        "adapters": folder_bytes(memory.directory / "generations"),
+        **_bytes_beside_vectors(memory.directory, memory.ledger),
     }
 
 
 def folder_bytes(folder: Path) -> int:
     """Return the bytes of all files below a folder; 0 if there is none."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+    return sum(map(_file_bytes, folder.rglob("*"))) if folder.is_dir() else 0
+
+
+def _bytes_beside_vectors(directory: Path, ledger: Ledger) -> dict[str, int]:
+    hot = ledger.iter_facts(status=FactStatus.HOT)
+    return {
+        "text": sum(len(fact.words.text.encode("utf-8")) for fact in hot if fact.words is not None),
+        "ledger": sum(map(_file_bytes, directory.glob(f"{LEDGER_NAME}*"))),
+        "adapters": folder_bytes(directory / GENERATIONS_NAME),
+    }
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # another process has just removed it
+        return 0
+
+
+def _last_nights(directory: Path) -> tuple[NightReport, ...]:
+    files = sorted(
+        (directory / "consolidations").glob(f"*/{REPORT}"), key=lambda path: path.stat().st_mtime_ns
+    )
+    found = (
+        NightFolder(directory, path.parent.name).read(REPORT, NightReport) for path in files[-NIGHTS_SHOWN:]
+    )
+    return tuple(report for report in found if report is not None)
+
+
+def _is_locked(file: Path) -> bool:
+    """Tell whether somebody holds a lock, by trying to take it for a moment; never makes the file."""
+    from filelock import Timeout
+
+    if not file.is_file():
+        return False
+    lock = open_file_lock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:  # a store that may only be read
+        return False
+    lock.release()
+    return False

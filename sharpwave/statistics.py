@@ -158,14 +158,16 @@ def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     Raises:
         ValueError: lengths differ.
     """
-    from sklearn.metrics import roc_auc_score
-
     if len(scores) != len(labels):
         raise ValueError(f"{len(scores)} scores for {len(labels)} labels")
-    truth = [bool(label) for label in labels]
-    if len(set(truth)) < 2:
+    truth = np.asarray(labels, dtype=bool)
+    positive = int(truth.sum())
+    negative = len(truth) - positive
+    if not positive or not negative:
         return None
-    return float(roc_auc_score(truth, scores))
+    _, places, counts = np.unique(np.asarray(scores, dtype=float), return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # equal scores share their mean rank
+    return float((ranks[places][truth].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
 def _check_counts(successes: int, n: int, prob: float) -> None:

@@ -28,7 +28,6 @@ from eval.run_records import (
     StepRecord,
     write_run,
 )
-from routers.observation import observation_flops
 from serving.agent_memory import AgentMemory
 from serving.store_status import measure_bytes
 from sharpwave.records import RouteDecision, RouteStage
@@ -118,12 +117,12 @@ def _ratio_before_night(records: list[StepRecord], size: str) -> float:
 
 def _large_only_flops(memory: AgentMemory, decisions: list[RouteDecision]) -> float:
     """Return what asking the large model about every routed fact would have cost."""
-    routed = [decision for decision in decisions if decision.stage in (RouteStage.SMALL, RouteStage.LARGE)]
-    facts = {
-        fact.id: fact.words for fact in memory.memory.ledger.facts([decision.fact_id for decision in routed])
-    }
-    words = [facts[decision.fact_id] for decision in routed]
-    return sum(observation_flops(memory.models.reader, fact) for fact in words if fact is not None)
+    routed = [
+        decision.fact_id for decision in decisions if decision.stage in (RouteStage.SMALL, RouteStage.LARGE)
+    ]
+    facts = {fact.id: fact.words for fact in memory.memory.ledger.facts(routed)}
+    words = [fact for fact_id in routed if (fact := facts[fact_id]) is not None]
+    return sum(memory.router.large_only_flops(words))
 
 
 def _night_summary(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from eval.arms import Arm, NoMemoryArm, PlainStore, RecallArm, full_store_arm, random_arm
 from eval.metrics import storage_ratio
 from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
@@ -23,7 +22,6 @@ from tasks.stream_sizes import STREAM_SIZES
 from tasks.tracking import joined_run
 
 _KNOWN_PER_FACT = 0.5  # a third of the stream is known, and changes need known facts to change
-_ASKED_AT_ONCE = 128
 
 
 def lay_out_stream(settings_path: str, run_folder: str, size: str, seed: int) -> int:
@@ -48,26 +46,13 @@ def lay_out_stream(settings_path: str, run_folder: str, size: str, seed: int) ->
 
 
 def _known_ids(settings: Settings, n_facts: int, seed: int) -> set[str]:
-    """Ask the model facts of the report split, in seeded order, until enough are known for the stream."""
-    from eval.corpora.splits import split_of
-    from eval.corpora.stable_draw import StableDraw
-    from eval.corpora.world import load_world_corpus
+    from eval.known_facts import known_world_facts
 
-    pool = [item for item in load_world_corpus() if split_of(item.group) == "report"]
-    pool = StableDraw(seed, "stream-labels").shuffled(pool, "pool")
     wanted = round(n_facts * _KNOWN_PER_FACT)
-    reader, known = shared_models(settings.models).reader, set[str]()
-    current_progress().stage("asking the model what it knows", wanted)
-    for start in range(0, len(pool), _ASKED_AT_ONCE):
-        if len(known) >= wanted:
-            break
-        asked = pool[start : start + _ASKED_AT_ONCE]
-        prompts = [closed_book(item.probe_question) for item in asked]
-        matches = reader.match_answers(prompts, [item.fact.answers for item in asked], CLOSED_BOOK_PREFIX)
-        found = {item.id for item, match in zip(asked, matches, strict=True) if match.matched}
-        known |= found
-        current_progress().advance(len(found))
-    return known
+    progress = current_progress()
+    progress.stage("asking the model what it knows", wanted)
+    reader = shared_models(settings.models).reader
+    return {known.item.id for known in known_world_facts(reader, "report", wanted, seed, progress.advance)}
 
 
 def ask_step(settings_path: str, run_folder: str, step: int, mlflow_run_id: str | None) -> StepRecord:

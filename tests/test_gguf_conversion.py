@@ -127,7 +127,7 @@ def write_gguf(path: Path, architecture: str, model: Any, *, quantised: bool = F
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     if architecture == "llama":
-        writer.add_token_merges(["Ċ Ċ", "Ġ Ġ"])
+        writer.add_token_merges(["Ċ Ċ", "Ġ Ġ", "1 2"])
         writer.add_pad_token_id(2)  # as SmolLM2's: padding and end are one token
         writer.add_add_bos_token(False)
     else:
@@ -154,7 +154,7 @@ def byte_level_vocabulary() -> tuple[list[str], list[int]]:
     from tokenizers import pre_tokenizers
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    letters = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "ĊĊ", "ĠĠ"]
+    letters = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "ĊĊ", "ĠĠ", "12"]
     return special + letters, [CONTROL] * len(special) + [NORMAL] * len(letters)
 
 
@@ -166,7 +166,7 @@ def sentencepiece_vocabulary() -> tuple[list[str], list[int]]:
     return special + octets + pieces, kinds
 
 
-VOCABULARY = {"llama": 3 + 256 + 2, "gemma3": 4 + 256 + 9}
+VOCABULARY = {"llama": 3 + 256 + 3, "gemma3": 4 + 256 + 9}
 
 
 def convert(source: Path, folder: Path) -> Path:

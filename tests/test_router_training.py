@@ -199,7 +199,7 @@ def test_version_changes_with_the_prices(trained):
         kind: replace(price, storage=price.storage + 0.01) for kind, price in trained.heads.prices.items()
     }
     assert replace(trained.heads, prices=prices).versioned().version != trained.heads.version
-    assert len((trained.heads.version)) == 12
+    assert len(trained.heads.version) == 12
 
 
 def test_a_router_of_bare_texts_only(tmp_path):

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,11 +47,12 @@ def prefect_server_url() -> Iterator[str]:
         yield PREFECT_API_URL.value()
 
 
-def program(code: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
-    """Start a program in the folder, with the project and the folder importable."""
+@contextmanager
+def program(code: str, folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program in the folder, with the project and the folder importable, and kill it at the end."""
     (folder / "sample_flow.py").write_text(SAMPLE, encoding="utf-8")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=folder,
         env={**kept, "PYTHONPATH": f"{PROJECT_ROOT}{os.pathsep}{folder}", **variables},
@@ -58,6 +60,11 @@ def program(code: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        sys.stderr.write(process.communicate()[0])
 
 
 def wait_for(condition, seconds: float = 250) -> bool:
@@ -87,13 +94,14 @@ def test_one_run_does_the_work_of_all_that_were_missed(prefect_server_url, tmp_p
         """Do nothing."""
 
     missed.on_running(collapse_missed_runs)
+    now = datetime.now(UTC)
+    cron = f"{(now.minute + 30) % 60} * * * *"  # never due while this runs
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(
             flow_id=client.create_flow(missed),
             name="missed",
-            schedules=[{"schedule": CronSchedule(cron="0 * * * *"), "active": True}],
+            schedules=[{"schedule": CronSchedule(cron=cron), "active": True}],
         )
-        now = datetime.now(UTC)
         client.request(
             "POST",
             "/deployments/{id}/schedule",
@@ -101,7 +109,7 @@ def test_one_run_does_the_work_of_all_that_were_missed(prefect_server_url, tmp_p
             json={
                 "start_time": (now - timedelta(hours=5)).isoformat(),
                 "end_time": (now + timedelta(hours=3)).isoformat(),
-                "max_runs": 8,
+                "min_runs": 8,
             },
         )
         by_hand = client.create_flow_run_from_deployment(deployment)
@@ -145,33 +153,27 @@ def test_a_served_flow_runs_in_the_folder_it_was_served_from_until_terminated(pr
         "    serve_schedule({'store': 'ran.txt', 'overrides': ['seed=1']}, cron='0 3 1 1 *',\n"
         "                   timezone='Europe/Madrid', name='test', entrypoint='sample_flow.sample_night')\n"
     )
-    served = program(
-        code,
-        tmp_path,
-        PREFECT_API_URL=prefect_server_url,
-        PREFECT_HOME=str(tmp_path / "prefect"),
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
-    )
-    try:
-        with get_client(sync_client=True) as client:
+    variables = {
+        "PREFECT_API_URL": prefect_server_url,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+    }
+    with program(code, tmp_path, **variables) as served, get_client(sync_client=True) as client:
 
-            def deployment():
-                found = [item for item in client.read_deployments() if item.name == "test"]
-                return found[0] if found else None
+        def deployment():
+            return next((item for item in client.read_deployments() if item.name == "test"), None)
 
-            assert wait_for(deployment), served.communicate(timeout=10)
-            client.create_flow_run_from_deployment(deployment().id)
-            assert wait_for((tmp_path / "ran.txt").exists)
-            assert (tmp_path / "ran.txt").read_text(encoding="utf-8") == f"{tmp_path} ['seed=1']\n"
-            (schedule,) = deployment().schedules
-            assert (schedule.schedule.cron, schedule.schedule.timezone) == ("0 3 1 1 *", "Europe/Madrid")
-            assert deployment().entrypoint == "sample_flow.sample_night"
+        assert wait_for(deployment)
+        client.create_flow_run_from_deployment(deployment().id)
+        assert wait_for((tmp_path / "ran.txt").exists)
+        assert (tmp_path / "ran.txt").read_text(encoding="utf-8") == f"{tmp_path} ['seed=1']\n"
+        (schedule,) = deployment().schedules
+        assert (schedule.schedule.cron, schedule.schedule.timezone) == ("0 3 1 1 *", "Europe/Madrid")
+        assert deployment().entrypoint == "sample_flow.sample_night"
 
-            served.terminate()
-            served.communicate(timeout=100)
-            assert deployment().paused
-    finally:
-        served.kill()
+        served.terminate()
+        assert served.wait(timeout=100) == 0
+        assert deployment().paused
 
 
 @pytest.mark.slow
@@ -187,12 +189,12 @@ def test_the_server_ends_with_a_killed_program(tmp_path):
         "print(server.api_url, flush=True)\n"
         "time.sleep(600)\n"
     )
-    owner = program(code, tmp_path, PREFECT_HOME=str(tmp_path / "prefect"))
-    url = owner.stdout.readline().strip()
-    assert url.startswith("http://127.0.0.1:"), owner.communicate(timeout=10)
-    assert (tmp_path / "ran.txt").exists()
-    assert answers(url)
-    owner.send_signal(signal.SIGKILL)
+    with program(code, tmp_path, PREFECT_HOME=str(tmp_path / "prefect")) as owner:
+        url = owner.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        assert (tmp_path / "ran.txt").exists()
+        assert answers(url)
+        owner.send_signal(signal.SIGKILL)
     assert wait_for(lambda: not answers(url), 60)
     assert (tmp_path / "prefect" / "prefect.db").exists()
     assert not (tmp_path / ".prefect").exists()

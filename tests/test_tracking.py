@@ -219,6 +219,7 @@ def test_a_deleted_experiment_is_restored(client, settings):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_first_use_by_two_processes_at_once_loses_no_run(tmp_path):
     code = (
         "import sys; from pathlib import Path; from sharpwave.settings import load_settings; "
@@ -230,7 +231,7 @@ def test_first_use_by_two_processes_at_once_loses_no_run(tmp_path):
     processes = [
         subprocess.Popen(command, cwd=PROJECT_ROOT, stdout=subprocess.PIPE, text=True) for command in commands
     ]
-    run_ids = [process.communicate(timeout=200)[0].strip() for process in processes]
+    run_ids = [process.communicate(timeout=550)[0].strip() for process in processes]
     assert "None" not in run_ids
     assert len(set(run_ids)) == 2
     assert all((tmp_path / "artifacts" / run_id).is_dir() for run_id in run_ids)

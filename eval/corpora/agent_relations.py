@@ -57,9 +57,14 @@ def date_of_year(language: str) -> ValueMaker:
     return value
 
 
-def number_between(low: int, high: int) -> ValueMaker:
-    """Draw a whole number from `low` up to, but not including, `high`."""
-    return lambda draw, key: ((str(low + draw.number("number", key) % (high - low)),), {})
+def room_number(low: int, high: int) -> ValueMaker:
+    """Draw the number of a room, from `low` up to, but not including, `high`."""
+
+    def value(draw: StableDraw, key: str) -> Value:
+        number = low + draw.number("number", key) % (high - low)
+        return (str(number), f"room {number}"), {}
+
+    return value
 
 
 def full_name(language: str) -> ValueMaker:

@@ -25,8 +25,8 @@ CURRENCY = RelationTemplate(
         "What is the currency of {s}?",
         "Which currency is used in {s}?",
         "In which money does one pay in {s}?",
-        "What is the legal tender of {s}?",
-        "Name the official money of {s}.",
+        "What is the name of the currency of {s}?",
+        "Which currency does {s} use?",
     ),
 )
 CURRENCY_CODE = RelationTemplate(
@@ -36,8 +36,8 @@ CURRENCY_CODE = RelationTemplate(
         "What is the ISO 4217 code of the currency of {s}?",
         "Which three-letter code stands for the money of {s}?",
         "By which currency code is the money of {s} quoted?",
-        "What code do banks write for the currency of {s}?",
-        "Under which three letters is the currency of {s} traded?",
+        "What is the currency code of {s}?",
+        "What is the ISO code of the currency of {s}?",
     ),
 )
 FORMER_CURRENCY = RelationTemplate(
@@ -47,8 +47,8 @@ FORMER_CURRENCY = RelationTemplate(
         "Which currency did {s} use before its present one?",
         "What was the former currency of {s}?",
         "Name the money that {s} used before its current currency.",
-        "Which currency was replaced by the present currency of {s}?",
-        "In what money did people in {s} pay before the latest change of currency?",
+        "What was the previous currency of {s}?",
+        "Which currency did {s} use in the past?",
     ),
 )
 OFFICIAL_LANGUAGE = RelationTemplate(
@@ -58,8 +58,8 @@ OFFICIAL_LANGUAGE = RelationTemplate(
         "What is the official language of {s}?",
         "Which language is official in {s}?",
         "In which language does the government of {s} write its laws?",
-        "Name the official language of {s}.",
-        "What language has official status in {s}?",
+        "Which is the official language of {s}?",
+        "What language is the official one in {s}?",
     ),
 )
 ISO_ALPHA3 = RelationTemplate(
@@ -69,8 +69,8 @@ ISO_ALPHA3 = RelationTemplate(
         "What is the three-letter ISO 3166 country code of {s}?",
         "Which alpha-3 code stands for {s}?",
         "By which three letters does ISO 3166 denote {s}?",
-        "What ISO code of three letters belongs to {s}?",
-        "Give the ISO alpha-3 abbreviation of {s}.",
+        "What is the three-letter country code of {s}?",
+        "What is the ISO 3166 code of {s}?",
     ),
 )
 
@@ -83,8 +83,8 @@ def _name_template(language: str) -> RelationTemplate:
             f"What is {{s}} called in {language}?",
             f"What is the {language} name of {{s}}?",
             f"How do you say the name of {{s}} in {language}?",
-            f"Translate the name of {{s}} into {language}.",
-            f"Which {language} word or phrase names {{s}}?",
+            f"What do people who speak {language} call {{s}}?",
+            f"How is {{s}} called in {language}?",
         ),
     )
 

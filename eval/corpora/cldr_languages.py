@@ -21,8 +21,8 @@ LANGUAGE_CODE = RelationTemplate(
         "What is the ISO 639-1 code of the {s} language?",
         "Which two-letter code stands for the {s} language?",
         "By which two letters does ISO 639 denote {s}?",
-        "What language tag of two letters belongs to {s}?",
-        "Under which ISO code would you file a text written in {s}?",
+        "What is the two-letter code of the {s} language?",
+        "What is the ISO code of the {s} language?",
     ),
 )
 SCRIPT = RelationTemplate(
@@ -32,8 +32,8 @@ SCRIPT = RelationTemplate(
         "In which script is the {s} language usually written?",
         "Which script is used to write {s}?",
         "What writing system does the {s} language use?",
-        "Name the script in which texts in {s} are printed.",
-        "If you read a newspaper in {s}, which script do you see?",
+        "What script is {s} written in?",
+        "What is the script of the {s} language?",
     ),
 )
 AUTONYM = RelationTemplate(
@@ -43,8 +43,8 @@ AUTONYM = RelationTemplate(
         "What is the {s} language called in {s} itself?",
         "What do speakers of {s} call their own language?",
         "What is the native name of the {s} language?",
-        "By what name does the {s} language go among its speakers?",
-        "How is the {s} language named in its own words?",
+        "What is {s} called in {s}?",
+        "What is the name of the {s} language in {s}?",
     ),
 )
 
@@ -57,8 +57,8 @@ def _word_template(relation: str) -> RelationTemplate:
             "What is the {language} word for {english}?",
             "How do you say {english} in {language}?",
             "Translate {english} into {language}.",
-            "Which word means {english} in {language}?",
-            "What would a speaker of {language} say for {english}?",
+            "What is {english} in {language}?",
+            "What is {english} called in {language}?",
         ),
     )
 

@@ -22,8 +22,8 @@ INTERNET_DOMAIN = RelationTemplate(
         "What is the country code top-level domain of {s}?",
         "Which Internet domain ending belongs to {s}?",
         "With which ending do web addresses from {s} close?",
-        "What is the Internet country code of {s}?",
-        "Which top-level domain would a website based there use, if it comes from {s}?",
+        "What is the top-level domain of {s}?",
+        "Which country code top-level domain does {s} have?",
     ),
 )
 CALLING_CODE = RelationTemplate(
@@ -33,8 +33,8 @@ CALLING_CODE = RelationTemplate(
         "What is the international calling code of {s}?",
         "Which country code do you dial to call {s}?",
         "With which prefix do phone numbers of {s} begin?",
-        "What is the telephone country code of {s}?",
-        "Which digits must be dialled first to reach a phone in {s} from abroad?",
+        "What is the calling code of {s}?",
+        "What is the phone code of {s}?",
     ),
 )
 AIRPORT_CODE = RelationTemplate(
@@ -44,8 +44,8 @@ AIRPORT_CODE = RelationTemplate(
         "What is the IATA code of {s} in {place}?",
         "Which three-letter code does {s} in {place} have?",
         "Which airport code is on luggage tags for {s} in {place}?",
-        "By which IATA letters is {s} in {place} known?",
-        "What letters would you enter to book a flight to {s} in {place}?",
+        "What is the airport code of {s} in {place}?",
+        "What is the three-letter IATA code of {s} in {place}?",
     ),
 )
 STATE_CAPITAL = RelationTemplate(
@@ -55,8 +55,8 @@ STATE_CAPITAL = RelationTemplate(
         "What is the capital of the U.S. state of {s}?",
         "Which city is the capital of the state of {s}?",
         "Name the capital of the American state of {s}.",
-        "In which city does the state government of {s} sit?",
-        "The U.S. state of {s} has which city as its capital?",
+        "What city is the capital of the state of {s}?",
+        "What is the name of the capital of the state of {s}?",
     ),
 )
 STATE_ABBREVIATION = RelationTemplate(
@@ -66,8 +66,8 @@ STATE_ABBREVIATION = RelationTemplate(
         "What is the postal abbreviation of the U.S. state of {s}?",
         "Which two letters abbreviate the state of {s}?",
         "How is the American state of {s} abbreviated on letters?",
-        "What postal code of two letters stands for the state of {s}?",
-        "Which abbreviation does the U.S. mail use for {s}?",
+        "What is the two-letter abbreviation of the state of {s}?",
+        "What is the abbreviation of the U.S. state of {s}?",
     ),
 )
 STATEHOOD_YEAR = RelationTemplate(
@@ -77,8 +77,8 @@ STATEHOOD_YEAR = RelationTemplate(
         "In which year did {s} become a U.S. state?",
         "When was {s} admitted to the Union?",
         "In what year did {s} join the United States as a state?",
-        "Since which year has {s} been a state of the U.S.?",
-        "What year marks the statehood of {s}?",
+        "What year did {s} become a U.S. state?",
+        "When did {s} become a U.S. state?",
     ),
 )
 

@@ -6,6 +6,7 @@ Sources only deliver (subject, relation, answers); wording, checking and de-dupl
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,18 @@ OBSERVED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 MAX_ANSWER_WORDS = 6
 MIN_QUESTIONS = 3
-_FORBIDDEN_IN_ANSWER = frozenset('<>()[]{};:&"\n\t|*_=/')
+_FORBIDDEN_IN_ANSWER = frozenset('<>()[]{};:&"\n\t|*_=')
+# Letters that Unicode does not take apart into a base and an accent.
+_PLAIN_LETTERS = str.maketrans({
+    "ø": "o",
+    "Ø": "O",
+    "ł": "l",
+    "Ł": "L",
+    "đ": "d",
+    "\u0131": "i",
+    "ß": "ss",
+    "æ": "ae",
+})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ class RelationTemplate:
 
         Args:
             subject: Name in the slot; unique in the corpus together with the relation.
-            answers: Canonical answer first, then aliases; doubles are dropped.
+            answers: Canonical answer first, then aliases; spellings without accents are added.
             group: What is kept together by a split, such as ``country:FR``.
             source: Package (and file) the value comes from.
             in_text: How the subject is written inside a sentence, if not as in the slot.
@@ -127,7 +139,8 @@ class RelationTemplate:
             valid_to: Last moment at which the value held.
             words: Further placeholders of this template.
         """
-        unique = tuple(dict.fromkeys(answer.strip() for answer in answers if answer.strip()))
+        given = [answer.strip() for answer in answers if answer.strip()]
+        unique = tuple(dict.fromkeys([*given, *map(without_accents, given)]))
         if not unique:
             return None
         written = in_text or subject
@@ -146,6 +159,16 @@ class RelationTemplate:
             source=source,
         )
         return CorpusFact(fact, group, self.kind, self.language, questions[-1])
+
+
+def without_accents(text: str) -> str:
+    """Return the text in plain letters, as people type names on a foreign keyboard.
+
+    >>> without_accents("São Tomé")
+    'Sao Tome'
+    """
+    parts = unicodedata.normalize("NFD", text.translate(_PLAIN_LETTERS))
+    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
 
 
 def contains_words(text: str, phrase: str) -> bool:
@@ -168,7 +191,7 @@ def defects(statement: str, questions: Sequence[str], answers: Sequence[str]) ->
         found.append("the answer is empty once normalised")
     if len(canonical.split()) > MAX_ANSWER_WORDS or len(canonical) > 60:
         found.append("the answer is long")
-    if any(_FORBIDDEN_IN_ANSWER & set(answer) for answer in answers):
+    if "/" in canonical or any(_FORBIDDEN_IN_ANSWER & set(answer) for answer in answers):
         found.append("an answer has markup or brackets in it")
     if len(set(questions)) <= MIN_QUESTIONS:
         found.append("there are too few different questions")

@@ -18,8 +18,8 @@ SYMBOL = RelationTemplate(
         "What is the chemical symbol of {s}?",
         "Which symbol stands for the element {s}?",
         "How is {s} abbreviated in the periodic table?",
-        "What letters denote the element {s} in a chemical formula?",
-        "By which symbol do chemists write {s}?",
+        "What is the symbol for the element {s}?",
+        "What is the symbol of {s} in the periodic table?",
     ),
 )
 ELEMENT_OF_SYMBOL = RelationTemplate(
@@ -29,8 +29,8 @@ ELEMENT_OF_SYMBOL = RelationTemplate(
         "Which element does the chemical symbol {s} stand for?",
         "What is the name of the element with the symbol {s}?",
         "In the periodic table, what does {s} mean?",
-        "Which chemical element is written as {s}?",
-        "If a formula contains {s}, which element is in the compound?",
+        "Which element has the symbol {s}?",
+        "What element is represented by the symbol {s}?",
     ),
 )
 NUMBER = RelationTemplate(
@@ -40,8 +40,8 @@ NUMBER = RelationTemplate(
         "What is the atomic number of {s}?",
         "How many protons does an atom of {s} have?",
         "Which number does {s} have in the periodic table?",
-        "What is the proton number of the element {s}?",
-        "How many protons are in the nucleus of {s}?",
+        "What atomic number does {s} have?",
+        "What is the atomic number of the element {s}?",
     ),
 )
 ELEMENT_OF_NUMBER = RelationTemplate(
@@ -51,8 +51,8 @@ ELEMENT_OF_NUMBER = RelationTemplate(
         "Which element has atomic number {s}?",
         "What is the element with {s} protons?",
         "Name the chemical element number {s}.",
-        "Which element stands at place {s} of the periodic table?",
-        "An atom with {s} protons in its nucleus is an atom of what?",
+        "What element has the atomic number {s}?",
+        "What is the name of the element with atomic number {s}?",
     ),
 )
 PERIOD = RelationTemplate(
@@ -62,8 +62,8 @@ PERIOD = RelationTemplate(
         "In which period of the periodic table is {s}?",
         "Which row of the periodic table holds {s}?",
         "What period does the element {s} belong to?",
-        "What is the number of the period in which {s} stands?",
-        "In what row do you find {s} in the periodic table?",
+        "Which period of the periodic table is {s} in?",
+        "What is the period of {s} in the periodic table?",
     ),
 )
 GROUP = RelationTemplate(
@@ -73,8 +73,8 @@ GROUP = RelationTemplate(
         "In which group of the periodic table is {s}?",
         "Which column of the periodic table holds {s}?",
         "What is the group number of the element {s}?",
-        "To which numbered group does {s} belong in the periodic table?",
-        "In what column do you find {s} in the periodic table?",
+        "Which group of the periodic table is {s} in?",
+        "What is the group of {s} in the periodic table?",
     ),
 )
 DENSITY = RelationTemplate(
@@ -84,8 +84,8 @@ DENSITY = RelationTemplate(
         "What is the density of {s} in grams per cubic centimetre?",
         "How dense is {s}, in grams per cubic centimetre?",
         "How many grams does a cubic centimetre of {s} weigh?",
-        "What is the mass density of the element {s} in grams per cubic centimetre?",
-        "In grams per cubic centimetre, how heavy is {s} for its volume?",
+        "What density does {s} have, in grams per cubic centimetre?",
+        "In grams per cubic centimetre, what is the density of {s}?",
     ),
 )
 CRYSTAL = RelationTemplate(
@@ -95,8 +95,8 @@ CRYSTAL = RelationTemplate(
         "In which structure does {s} crystallise?",
         "What is the crystal structure of {s}?",
         "How is the crystal lattice of {s} called?",
-        "What symmetry do crystals of {s} have?",
-        "Which lattice do the atoms of solid {s} form?",
+        "Which crystal structure does {s} have?",
+        "What structure does {s} crystallise in?",
     ),
 )
 
@@ -163,17 +163,21 @@ def _places(element: Any, name: str, number: int) -> Iterator[tuple[RelationTemp
     yield ELEMENT_OF_SYMBOL, str(element.symbol), names
     yield NUMBER, name, [str(number)]
     yield ELEMENT_OF_NUMBER, str(number), names
-    yield PERIOD, name, [str(period_of(number))]
+    yield PERIOD, name, [str(period_of(number)), f"period {period_of(number)}"]
     group = group_of(number)
     if group is not None:
-        yield GROUP, name, [str(group)]
+        yield GROUP, name, [str(group), f"group {group}"]
 
 
 def _matter(element: Any, name: str, number: int) -> Iterator[tuple[RelationTemplate, str, Sequence[str]]]:
     if number > _LAST_WITH_KNOWN_DENSITY:
         return
     if number not in _DENSITY_UNCLEAR and element.density:
-        yield DENSITY, name, [f"{element.density:g}"]
+        yield (
+            DENSITY,
+            name,
+            [f"{element.density:g}", f"{element.density:g} g/cm3", f"{element.density:g} grams"],
+        )
     crystal = getattr(element, "crystal_structure", None) or {}
     answers = _STRUCTURES.get(str(crystal.get("symmetry")).lower(), ())
     if number not in _CRYSTAL_UNCLEAR and answers:

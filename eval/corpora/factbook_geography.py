@@ -15,8 +15,8 @@ CAPITAL = RelationTemplate(
         "What is the capital of {s}?",
         "Which city is the capital of {s}?",
         "Name the capital city of {s}.",
-        "In which city does the government of {s} have its official seat?",
-        "{S} has which city as its capital?",
+        "What city is the capital of {s}?",
+        "What is the name of the capital city of {s}?",
     ),
 )
 CONTINENT = RelationTemplate(
@@ -26,8 +26,8 @@ CONTINENT = RelationTemplate(
         "On which continent is {s}?",
         "Which continent does {s} belong to?",
         "In what continent is {s} located?",
-        "To which part of the world is {s} assigned, by continent?",
-        "What continent would you travel to in order to visit {s}?",
+        "What continent is {s} in?",
+        "{S} is located on which continent?",
     ),
 )
 HIGHEST_POINT = RelationTemplate(
@@ -37,8 +37,8 @@ HIGHEST_POINT = RelationTemplate(
         "What is the highest point in {s}?",
         "Which peak is the highest in {s}?",
         "Name the highest elevation of {s}.",
-        "What is the name of the tallest mountain or hill in {s}?",
-        "Where would you stand at the greatest height in {s}?",
+        "What is the name of the highest point in {s}?",
+        "What is the highest point of {s} called?",
     ),
 )
 HIGHEST_ELEVATION = RelationTemplate(
@@ -48,8 +48,8 @@ HIGHEST_ELEVATION = RelationTemplate(
         "How many metres above sea level is the highest point in {s}?",
         "What is the elevation of the highest point in {s}, in metres?",
         "How high does {s} rise at its highest point, in metres?",
-        "In metres, what is the greatest height above the sea in {s}?",
-        "What height in metres does the top of {s} reach?",
+        "What is the height of the highest point in {s}, in metres?",
+        "How many metres high is the highest point in {s}?",
     ),
 )
 LOWEST_POINT = RelationTemplate(
@@ -59,8 +59,8 @@ LOWEST_POINT = RelationTemplate(
         "What is the lowest point in {s}?",
         "Which place is the lowest in {s}?",
         "Name the point of least elevation in {s}.",
-        "Where does the land of {s} lie lowest?",
-        "At which place would you stand at the smallest height in {s}?",
+        "What is the name of the lowest point in {s}?",
+        "What is the lowest point of {s} called?",
     ),
 )
 LARGEST_CITY = RelationTemplate(
@@ -70,8 +70,8 @@ LARGEST_CITY = RelationTemplate(
         "What is the largest urban area in {s}?",
         "Which city in {s} has the most inhabitants?",
         "Name the most populous city of {s}.",
-        "In which urban area of {s} do most people live?",
-        "What is the biggest city in {s}, counted by people?",
+        "What is the largest city in {s}?",
+        "What is the biggest urban area in {s}?",
     ),
 )
 LONGEST_BORDER = RelationTemplate(
@@ -81,8 +81,8 @@ LONGEST_BORDER = RelationTemplate(
         "With which country does {s} share its longest land border?",
         "Which neighbour has the longest land border with {s}?",
         "Of all its neighbours, which one has the longest frontier with {s}?",
-        "The longest land boundary of {s} is the one with which country?",
-        "Which country lies across the longest land frontier of {s}?",
+        "Which country has the longest land border with {s}?",
+        "{S} has its longest land border with which country?",
     ),
 )
 ONLY_NEIGHBOUR = RelationTemplate(
@@ -92,8 +92,8 @@ ONLY_NEIGHBOUR = RelationTemplate(
         "What is the only country that {s} has a land border with?",
         "Which is the single land neighbour of {s}?",
         "{S} borders just one country on land; which one?",
-        "Name the sole country that shares a land boundary with {s}.",
-        "If you leave {s} by land, which country do you enter?",
+        "Which country is the only one that borders {s}?",
+        "What is the only country with a land border with {s}?",
     ),
 )
 
@@ -258,9 +258,7 @@ def point_answers(text: str) -> tuple[list[str], str]:
     >>> point_answers("K2 (Mt. Godwin-Austen) 8,611 m")
     (['K2', 'Mt. Godwin-Austen'], '8,611')
     """
-    found = re.fullmatch(
-        r"([^()\d,;]+?|K2) (?:\(([^()]+)\) )?(-?[\d,.]+) m(?: \([^()]*\))?", text
-    )
+    found = re.fullmatch(r"([^()\d,;]+?|K2) (?:\(([^()]+)\) )?(-?[\d,.]+) m(?: \([^()]*\))?", text)
     if not found:
         return [], ""
     name = found[1].strip()
@@ -313,7 +311,9 @@ def facts() -> Iterator[CorpusFact | None]:
             HIGHEST_POINT, country, [*peak, *(a for name in peak for a in PEAK_ALIASES.get(name, ()))]
         )
         if height and not height.startswith("-"):
-            yield _build(HIGHEST_ELEVATION, country, [height, height.replace(",", "")])
+            yield _build(
+                HIGHEST_ELEVATION, country, [height, f"{height} metres", f"{height} m", f"{height} meters"]
+            )
         lowest, depth = point_answers(country.text("Geography", "Elevation", "lowest point"))
         if depth != "0":
             yield _build(LOWEST_POINT, country, lowest)

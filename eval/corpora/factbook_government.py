@@ -16,8 +16,8 @@ INDEPENDENCE_YEAR = RelationTemplate(
         "In which year did {s} become independent?",
         "When did {s} gain independence?",
         "What year marks the independence of {s}?",
-        "Since which year has {s} been an independent state?",
-        "{S} counts which year as that of its independence?",
+        "What was the year of independence of {s}?",
+        "{S} became independent in which year?",
     ),
 )
 INDEPENDENCE_FROM = RelationTemplate(
@@ -27,8 +27,8 @@ INDEPENDENCE_FROM = RelationTemplate(
         "From which country did {s} gain its independence?",
         "Which power ruled {s} before independence?",
         "What state did {s} become independent from?",
-        "Whose rule ended when {s} became independent?",
-        "Of which state was {s} a possession until its independence?",
+        "From whom did {s} gain independence?",
+        "Which country did {s} gain independence from?",
     ),
 )
 NATIONAL_HOLIDAY = RelationTemplate(
@@ -38,8 +38,8 @@ NATIONAL_HOLIDAY = RelationTemplate(
         "On which date is the national holiday of {s}?",
         "When does {s} celebrate its national holiday?",
         "What is the date of the national day of {s}?",
-        "On what day of the year is the national holiday of {s} kept?",
-        "Which day and month are the national day in {s}?",
+        "What is the date of the national holiday of {s}?",
+        "On what date does the national holiday of {s} fall?",
     ),
 )
 ANTHEM = RelationTemplate(
@@ -49,8 +49,8 @@ ANTHEM = RelationTemplate(
         "What is the title of the national anthem of {s}?",
         "Which song is the national anthem of {s}?",
         "Name the national anthem of {s}.",
-        "What is the official state song of {s} called?",
-        "Which anthem is played for {s} at international matches?",
+        "What is the national anthem of {s} called?",
+        "What is the name of the national anthem of {s}?",
     ),
 )
 LEGISLATURE = RelationTemplate(
@@ -60,8 +60,8 @@ LEGISLATURE = RelationTemplate(
         "What is the legislature of {s} called?",
         "What is the name of the lawmaking body of {s}?",
         "How is the body that makes the laws of {s} named?",
-        "By what name does the legislative branch of {s} go?",
-        "Which body passes the laws in {s}?",
+        "What is the name of the legislature of {s}?",
+        "What is the legislature in {s}?",
     ),
 )
 LOWER_CHAMBER = RelationTemplate(
@@ -71,8 +71,8 @@ LOWER_CHAMBER = RelationTemplate(
         "What is the lower chamber of the legislature of {s} called?",
         "Name the lower house of {s}.",
         "Which body is the lower house in {s}?",
-        "How is the lower of the two legislative chambers of {s} named?",
-        "In {s}, what is the name of the lower house?",
+        "What is the name of the lower chamber in {s}?",
+        "Which body is the lower chamber of the legislature of {s}?",
     ),
 )
 UPPER_CHAMBER = RelationTemplate(
@@ -82,8 +82,8 @@ UPPER_CHAMBER = RelationTemplate(
         "What is the upper chamber of the legislature of {s} called?",
         "Name the upper house of {s}.",
         "Which body is the upper house in {s}?",
-        "How is the upper of the two legislative chambers of {s} named?",
-        "In {s}, what is the name of the upper house?",
+        "What is the name of the upper chamber in {s}?",
+        "Which body is the upper chamber of the legislature of {s}?",
     ),
 )
 SEATS = RelationTemplate(
@@ -93,8 +93,8 @@ SEATS = RelationTemplate(
         "How many seats does the legislature of {s} have?",
         "How many members sit in the legislature of {s}?",
         "What is the number of seats in the legislature of {s}?",
-        "In {s}, how large is the lawmaking body, counted in seats?",
-        "Of how many seats does the legislative body of {s} consist?",
+        "How many seats are there in the legislature of {s}?",
+        "What number of seats does the legislature of {s} have?",
     ),
 )
 GOVERNMENT_TYPE = RelationTemplate(
@@ -104,19 +104,19 @@ GOVERNMENT_TYPE = RelationTemplate(
         "What form of government does {s} have?",
         "What type of government is in place in {s}?",
         "How is the system of government of {s} classified?",
-        "By form of government, what is {s}?",
-        "Which kind of state is {s} in political terms?",
+        "What kind of government does {s} have?",
+        "What is the form of government of {s}?",
     ),
 )
 FORMER_NAME = RelationTemplate(
     "former_name",
-    "{S} was formerly known as {a}.",
+    "{S} was formerly known as {article}{a}.",
     (
         "What was {s} formerly known as?",
         "What is the former name of {s}?",
         "Under which name was {s} known in the past?",
-        "How was {s} called before it took its present name?",
-        "Which older name did {s} go by?",
+        "What was the old name of {s}?",
+        "By what name was {s} formerly known?",
     ),
 )
 LONG_NAME = RelationTemplate(
@@ -126,8 +126,8 @@ LONG_NAME = RelationTemplate(
         "What is the official long name of {s}?",
         "What is the full official name of {s}?",
         "How is {s} called in full in official papers?",
-        "Give the conventional long form of the name of {s}.",
-        "Under what formal name does {s} sign treaties?",
+        "What is the official name of {s} in full?",
+        "What is the long form of the name of {s}?",
     ),
 )
 SYMBOL = RelationTemplate(
@@ -137,8 +137,8 @@ SYMBOL = RelationTemplate(
         "What is the national symbol of {s}?",
         "Which emblem stands for {s}?",
         "Name the national emblem of {s}.",
-        "What serves as the symbol of the nation in {s}?",
-        "By which figure is {s} represented as a nation?",
+        "What is the symbol of {s}?",
+        "Which national symbol does {s} have?",
     ),
 )
 AIRCRAFT_PREFIX = RelationTemplate(
@@ -148,8 +148,8 @@ AIRCRAFT_PREFIX = RelationTemplate(
         "Which prefix do civil aircraft registered in {s} carry?",
         "What is the aircraft registration prefix of {s}?",
         "With which code do the tail numbers of aircraft from {s} begin?",
-        "What nationality mark is painted on civil aircraft of {s}?",
-        "Which letters or digits mark an aircraft as registered in {s}?",
+        "What prefix do aircraft registered in {s} have?",
+        "What is the registration prefix of civil aircraft from {s}?",
     ),
 )
 
@@ -280,7 +280,7 @@ def _bodies(country: Country) -> Iterator[CorpusFact | None]:
         r"(\d{2,4})(?: \(|$)", country.text("Government", "Legislative branch", "number of seats")
     )
     if seats:
-        yield _build(SEATS, country, [seats[1]])
+        yield _build(SEATS, country, [seats[1], f"{seats[1]} seats"])
     for template, branch in ((LOWER_CHAMBER, "lower"), (UPPER_CHAMBER, "upper")):
         name = country.text("Government", f"Legislative branch - {branch} chamber", "chamber name")
         yield _build(template, country, chamber(name))
@@ -303,20 +303,24 @@ def _marks(country: Country) -> Iterator[CorpusFact | None]:
         yield _build(AIRCRAFT_PREFIX, country, [prefix])
 
 
-def _build(template: RelationTemplate, country: Country, answers: Sequence[str]) -> CorpusFact | None:
-    first = answers[0] if answers else ""
-    article = "the " if with_article(first) != first else ""
+def _article(template: RelationTemplate, answer: str) -> str:
     if template is GOVERNMENT_TYPE:
-        article = "an " if first[:1] in "aeio" else "a "
+        return "an " if answer[:1] in "aeio" else "a "
     if template is LONG_NAME:
-        article = (
-            "the " if " of " in first or first.endswith(("Republic", "Federation", "Confederation")) else ""
-        )
+        takes_one = " of " in answer or answer.endswith(("Republic", "Federation", "Confederation"))
+    elif template is FORMER_NAME:
+        takes_one = answer.endswith((" Coast", " Hebrides", " Indies", " Islands", " Republic"))
+    else:
+        takes_one = with_article(answer) != answer
+    return "the " if takes_one else ""
+
+
+def _build(template: RelationTemplate, country: Country, answers: Sequence[str]) -> CorpusFact | None:
     return template.build(
         country.name,
         answers,
         group=country.group,
         source=SOURCE,
         in_text=country.in_text,
-        words={"article": article},
+        words={"article": _article(template, answers[0] if answers else "")},
     )

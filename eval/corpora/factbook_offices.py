@@ -18,8 +18,8 @@ CHIEF_OF_STATE = RelationTemplate(
         "Who is the {role} of {s}?",
         "Who is the chief of state of {s}?",
         "Name the present {role} of {s}.",
-        "What is the name of the head of state of {s}?",
-        "Which person holds the office of {role} in {s}?",
+        "What is the name of the {role} of {s}?",
+        "The {role} of {s} is which person?",
     ),
 )
 HEAD_OF_GOVERNMENT = RelationTemplate(
@@ -29,8 +29,8 @@ HEAD_OF_GOVERNMENT = RelationTemplate(
         "Who is the {role} of {s}?",
         "Who leads the government of {s}?",
         "Name the present {role} of {s}.",
-        "What is the name of the head of government of {s}?",
-        "Which person holds the office of {role} in {s}?",
+        "What is the name of the {role} of {s}?",
+        "The {role} of {s} is which person?",
     ),
 )
 

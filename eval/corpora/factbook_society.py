@@ -16,8 +16,8 @@ DEMONYM = RelationTemplate(
         "What is a person from {s} called?",
         "What do you call someone who comes from {s}?",
         "Which noun names a citizen of {s}?",
-        "By nationality, what is a native of {s}?",
-        "How does one call an inhabitant of {s}?",
+        "What is the nationality of a person from {s}?",
+        "What is the name for a person from {s}?",
     ),
 )
 NATIONALITY_ADJECTIVE = RelationTemplate(
@@ -27,8 +27,8 @@ NATIONALITY_ADJECTIVE = RelationTemplate(
         "What is the adjective for people and things from {s}?",
         "Which adjective describes something that comes from {s}?",
         "Which adjective of nationality belongs to {s}?",
-        "If a product comes from {s}, which adjective of origin does it get?",
-        "With what word do you describe the culture of {s}?",
+        "What is the adjective for {s}?",
+        "Which adjective belongs to {s}?",
     ),
 )
 RELIGION = RelationTemplate(
@@ -38,8 +38,8 @@ RELIGION = RelationTemplate(
         "What is the largest religious group in {s}?",
         "Which religion has the most followers in {s}?",
         "To which faith do most believers in {s} belong?",
-        "What religious community is the biggest in {s}?",
-        "Name the religion with the greatest share of the population of {s}.",
+        "What is the largest religion in {s}?",
+        "Which religious group is the largest in {s}?",
     ),
 )
 ETHNIC_GROUP = RelationTemplate(
@@ -49,8 +49,8 @@ ETHNIC_GROUP = RelationTemplate(
         "What is the largest ethnic group in {s}?",
         "Which ethnic group is the most numerous in {s}?",
         "Name the biggest ethnic group of {s}.",
-        "To which ethnic group does the greatest share of people in {s} belong?",
-        "What ethnic community forms the largest part of the population of {s}?",
+        "Which is the largest ethnic group in {s}?",
+        "What is the biggest ethnic group in {s}?",
     ),
 )
 EXPORT_PARTNER = RelationTemplate(
@@ -60,8 +60,8 @@ EXPORT_PARTNER = RelationTemplate(
         "Which country was the most important export partner of {s} in {year}?",
         "Where did most exports of {s} go in {year}?",
         "Who bought the largest share of the exports of {s} in {year}?",
-        "In {year}, which country was the biggest customer of {s}?",
-        "To which country did {s} sell most goods in {year}?",
+        "What was the top export partner of {s} in {year}?",
+        "Which country was the main export partner of {s} in {year}?",
     ),
 )
 IMPORT_PARTNER = RelationTemplate(
@@ -71,8 +71,8 @@ IMPORT_PARTNER = RelationTemplate(
         "Which country was the most important import partner of {s} in {year}?",
         "Where did most imports of {s} come from in {year}?",
         "Who supplied the largest share of the imports of {s} in {year}?",
-        "In {year}, which country was the biggest supplier of {s}?",
-        "From which country did {s} buy most goods in {year}?",
+        "What was the top import partner of {s} in {year}?",
+        "Which country was the main import partner of {s} in {year}?",
     ),
 )
 EXPORT_GOOD = RelationTemplate(
@@ -82,8 +82,8 @@ EXPORT_GOOD = RelationTemplate(
         "What was the top export commodity of {s} by value in {year}?",
         "Which good earned {s} the most in exports in {year}?",
         "In {year}, what did {s} chiefly export?",
-        "Which product led the exports of {s} in {year}?",
-        "What was the most valuable thing that {s} sold abroad in {year}?",
+        "What was the main export commodity of {s} in {year}?",
+        "What was the most valuable export of {s} in {year}?",
     ),
 )
 

@@ -18,8 +18,8 @@ PAST_TENSE = RelationTemplate(
         'What is the past tense of the verb "{s}"?',
         'How does one write "{s}" in the simple past?',
         'Which form of "{s}" tells that it happened yesterday?',
-        'Put the verb "{s}" into the past tense.',
-        'What does "{s}" become in the simple past?',
+        'What is the past form of the verb "{s}"?',
+        'What is the simple past of "{s}"?',
     ),
 )
 PAST_PARTICIPLE = RelationTemplate(
@@ -29,8 +29,8 @@ PAST_PARTICIPLE = RelationTemplate(
         'What is the past participle of the verb "{s}"?',
         'Which form of "{s}" follows "have" in the present perfect?',
         'Give the past participle of "{s}".',
-        'How is "{s}" written after "has" in the perfect tense?',
-        'What is the third principal part of "{s}"?',
+        'What is the past participle form of "{s}"?',
+        'Which word is the past participle of "{s}"?',
     ),
 )
 PLURAL = RelationTemplate(
@@ -40,8 +40,8 @@ PLURAL = RelationTemplate(
         'What is the plural of the noun "{s}"?',
         'How do you write more than one "{s}"?',
         'Which word is the plural form of "{s}"?',
-        'Put the noun "{s}" into the plural.',
-        'What does "{s}" become if there are several?',
+        'What is the plural form of "{s}"?',
+        'What is the plural of the word "{s}"?',
     ),
 )
 

@@ -81,7 +81,7 @@ def exit_code(error: BaseException) -> int:
 def describe(error: BaseException, command: str) -> str:
     """Say what went wrong and what to do, in one line where the error has one."""
     if isinstance(error, typer.TyperException):
-        return f"{error.format_message()} See `{command} --help`."
+        return f"{error.format_message().rstrip('.')}. See `{command} --help`."
     if isinstance(error, typer.Abort):
         return "stopped at the question; nothing was changed"
     cause = _cause(error)

@@ -70,12 +70,13 @@ def models(
 
 def fetch_missing(names: ModelSettings, progress: Progress) -> None:
     """Fetch and convert the models of these settings that the cache lacks, showing how far it is."""
+    from carriers.embedder import HASHING_NAME
     from carriers.model_weights import ensure_embedder, ensure_model
 
     listener = _fraction_listener(progress)
     ensure_model(names.small, on_progress=listener)
     ensure_model(names.large, on_progress=listener)
-    if names.embedder != "hashing":
+    if names.embedder != HASHING_NAME:
         ensure_embedder(names.embedder, on_progress=listener)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,7 @@ def takes_choice(
             chosen["set_values"] = tuple(chosen.get("set_values") or ())
             command(Choice(**chosen), **values)  # type: ignore[call-arg]  # Typer gives every option by name
 
+        with_options.__doc__ = _one_line_per_paragraph(command.__doc__ or "")
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         with_options.__signature__ = inspect.Signature([*named, *added])  # type: ignore[attr-defined]
@@ -163,6 +165,18 @@ def takes_choice(
         return with_options
 
     return decorate
+
+
+def input_file(path: Path) -> Path:
+    """Check an argument that names a file to read, or `-` for standard input; for `callback=`."""
+    if str(path) != "-" and not path.exists():
+        raise typer.BadParameter(f"file {str(path)!r} does not exist.")
+    return path
+
+
+def _one_line_per_paragraph(text: str) -> str:
+    """Join the lines of each paragraph, so that Typer wraps help to the terminal and not to the source."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text))
 
 
 def examples(*lines: str) -> str:

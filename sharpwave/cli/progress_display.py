@@ -14,8 +14,8 @@ import typer
 from sharpwave.progress import NullProgress, Progress, use_progress
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -59,8 +59,9 @@ class BarProgress:
 
     def _end(self) -> None:
         if self._task is not None:
-            done = self._bars.tasks[-1].completed
-            self._bars.update(self._task, total=done or 1, completed=done or 1)
+            task = self._bars.tasks[-1]
+            if task.total is None:  # the length was unknown; now the bar can stand full
+                self._bars.update(self._task, total=task.completed or 1, completed=task.completed or 1)
             self._bars.stop_task(self._task)
 
 

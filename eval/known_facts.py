@@ -1,0 +1,67 @@
+"""Which corpus facts a model knows, found by asking it: for the known share of a stream and for anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from eval.corpora.splits import split_of
+from eval.corpora.stable_draw import StableDraw
+from eval.corpora.world import load_world_corpus
+
+if TYPE_CHECKING:
+    from carriers.language_model import LanguageModel
+    from eval.corpora.corpus import CorpusFact
+
+_ASKED_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class KnownWorldFact:
+    """A world fact with the answer, among its aliases, that the model gives to the probe wording."""
+
+    item: CorpusFact
+    answer: str
+
+
+def known_world_facts(
+    model: LanguageModel,
+    split: str,
+    wanted: int,
+    seed: int,
+    on_found: Callable[[int], None] | None = None,
+) -> list[KnownWorldFact]:
+    """Ask the model facts of a split, in seeded order, until enough are known or all were asked.
+
+    One teacher-forced pass per fact tells whether greedy decoding gives the answer.
+
+    Args:
+        model: The answering model.
+        split: Name of the split by subject.
+        wanted: Stop after the batch in which this many are found.
+        seed: Seeds the order.
+        on_found: Told after each batch how many more were found.
+    """
+    pool = [item for item in load_world_corpus() if split_of(item.group) == split]
+    pool = StableDraw(seed, f"known/{split}").shuffled(pool, "pool")
+    known: list[KnownWorldFact] = []
+    for start in range(0, len(pool), _ASKED_AT_ONCE):
+        if len(known) >= wanted:
+            break
+        found = _known_among(model, pool[start : start + _ASKED_AT_ONCE])
+        known += found
+        if on_found is not None:
+            on_found(len(found))
+    return known
+
+
+def _known_among(model: LanguageModel, items: Sequence[CorpusFact]) -> list[KnownWorldFact]:
+    prompts = [closed_book(item.probe_question) for item in items]
+    matches = model.match_answers(prompts, [item.fact.answers for item in items], CLOSED_BOOK_PREFIX)
+    return [
+        KnownWorldFact(item, match.answer)
+        for item, match in zip(items, matches, strict=True)
+        if match.matched
+    ]

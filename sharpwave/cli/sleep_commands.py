@@ -1,0 +1,222 @@
+"""`sharpwave consolidate`, `train-router` and `schedule`: what changes the weights and the router."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sharpwave.cli.display import note, print_json, print_table, say, shown, warn
+from sharpwave.cli.flow_runs import flow_session
+from sharpwave.cli.model_commands import fetch_missing
+from sharpwave.cli.options import Choice, examples, takes_choice
+from sharpwave.cli.progress_display import shown_progress
+
+if TYPE_CHECKING:
+    from consolidation.records import NightPlan, NightReport, Rejection
+
+_REJECTIONS_SHOWN = 10
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands to the application."""
+    app.command(
+        "consolidate",
+        rich_help_panel=panel,
+        epilog=examples("sharpwave consolidate --dry-run", "sharpwave consolidate"),
+    )(consolidate)
+    app.command(
+        "train-router",
+        rich_help_panel=panel,
+        epilog=examples(
+            "sharpwave train-router --out my-heads",
+            "sharpwave ingest facts.jsonl --set router.heads=my-heads",
+        ),
+    )(train_router)
+    app.command(
+        "schedule",
+        rich_help_panel=panel,
+        epilog=examples(
+            "sharpwave schedule", "sharpwave schedule --cron '30 2 * * 1-5' --timezone Europe/Madrid"
+        ),
+    )(schedule)
+
+
+@takes_choice(namespace=False)
+def consolidate(
+    choice: Choice,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be written back; change nothing.")
+    ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin anew even if a consolidation was interrupted.")
+    ] = False,
+) -> None:
+    """Write stored facts into the weights, prove them, take the proven ones out of the store.
+
+    Facts that the new weights do not answer any more come back into the store. A consolidation that was
+    interrupted is finished first. Takes minutes.
+
+    Changes: the store (generations, ledger, index, consolidations), runs/ and mlruns/; with --dry-run nothing.
+    """
+    from serving.store_status import require_store
+
+    settings = choice.settings()
+    require_store(settings.store.path)
+    if dry_run:
+        from flows.consolidate_memory import plan_only
+
+        with shown_progress(quiet=choice.as_json) as progress:
+            fetch_missing(settings.models, progress)
+            plan = plan_only(**choice.flow_arguments())
+        if choice.as_json:
+            print_json(plan.model_dump(mode="json"))
+        else:
+            _print_plan(plan)
+        return
+    run_id = _night_to_run(settings.store.path, new=new)
+    with flow_session(choice, settings):
+        from flows.consolidate_memory import consolidate_memory
+
+        report = consolidate_memory(run_id, **choice.flow_arguments())
+    if choice.as_json:
+        print_json(report.model_dump(mode="json"))
+    else:
+        _print_night(report, settings.store.path)
+
+
+@takes_choice(store=False, namespace=False)
+def train_router(
+    choice: Choice,
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder for the heads; by default where this profile reads them."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Most facts per split; 0 takes the default of each.")] = 0,
+    target_em_loss: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the full store's right answers that may be lost.")
+    ] = 0.02,
+    max_escalation: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest share of facts that the large model is asked about.")
+    ] = 0.4,
+) -> None:
+    """Train the router's heads and gate anew from what the models themselves answer. Takes an hour or more.
+
+    Changes: replaces the heads in --out and the anchor bank that consolidation.anchors names; runs/ and mlruns/
+    get the figures.
+    """
+    settings = choice.settings()
+    folder = out or settings.router.heads_folder
+    with flow_session(choice, settings):
+        from flows import train_router as router_flow
+        from tasks.run_settings import new_run_id
+
+        record = router_flow.train_router(
+            str(folder),
+            new_run_id("train-router"),
+            limit=limit,
+            target_em_loss=target_em_loss,
+            max_escalation=max_escalation,
+            **choice.flow_arguments(),
+        )
+    if choice.as_json:
+        print_json(record.model_dump(mode="json"))
+        return
+    figures = sorted(record.metrics.items())
+    print_table(
+        ["figure", "value"], [[name.replace("_", " "), f"{value:.4g}"] for name, value in figures], right=(1,)
+    )
+    say(f"heads  {record.folder}")
+    if out is not None:
+        note(f"To use them: --set router.heads={record.folder}, or the same in a file for --config.")
+
+
+@takes_choice(json=False)
+def schedule(
+    choice: Choice,
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
+    timezone: Annotated[str, typer.Option(help="Time zone of the schedule, such as Europe/Madrid.")] = "UTC",
+    inbox: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder of fact files to take in; <store>/inbox by default."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where the page with all runs is shown.")
+    ] = 4200,
+) -> None:
+    """Serve the nightly cycle until Ctrl-C: finish what was interrupted, take in the inbox, consolidate.
+
+    Missed nights are made up by one run. With PREFECT_API_URL set, that server is used.
+
+    Changes: Prefect's database under SHARPWAVE_HOME; each run changes what ingest and consolidate change.
+    """
+    settings = choice.settings()
+    with shown_progress(quiet=False) as progress:
+        fetch_missing(settings.models, progress)
+    from flows.serve_schedule import serve_schedule
+
+    folder = (inbox or settings.store.path / "inbox").absolute()
+    note(
+        f"The nightly cycle runs at '{cron}' ({timezone}) on the store {settings.store.path}, inbox {folder}."
+    )
+    note(f"Its runs are shown at http://127.0.0.1:{port}; Ctrl-C stops the schedule.")
+    serve_schedule({**choice.flow_arguments(), "inbox": str(folder)}, cron=cron, timezone=timezone, port=port)
+
+
+def _night_to_run(store: Path, *, new: bool) -> str:
+    from consolidation.night_folder import unfinished_nights
+    from tasks.run_settings import new_run_id
+
+    interrupted = unfinished_nights(store)
+    if interrupted and not new:
+        note(f"Going on with the interrupted consolidation {interrupted[0]}; --new begins another.")
+        return interrupted[0]
+    return new_run_id("night")
+
+
+def _print_plan(plan: NightPlan) -> None:
+    say(
+        f"would write {len(plan.targets)} of {plan.hot_before} stored facts into generation {plan.parent}'s successor"
+    )
+    print_table(
+        ["fact", "text", "question", "answer"],
+        [
+            [
+                item.fact_id[:12],
+                shown(item.text, 80),
+                shown(item.train_questions[0], 60),
+                shown(item.answers[0], 40),
+            ]
+            for item in plan.targets
+        ],
+    )
+    _print_rejections(plan.rejected)
+    say("nothing was changed")
+
+
+def _print_night(report: NightReport, store: Path) -> None:
+    say(f"{report.run_id}: {report.status} ({shown(report.reason)})")
+    rows = [
+        ["selected", report.selected],
+        ["internalised", report.internalised],
+        ["evicted from the store", report.evicted],
+        ["formerly known facts probed", report.stable_probed],
+        ["damaged", report.damaged],
+        ["put back into the store", report.readmitted],
+    ]
+    print_table(["figure", "facts"], [[str(name), str(value)] for name, value in rows], right=(1,))
+    _print_rejections(report.rejected)
+    say(f"current generation: {report.generation}")
+    say(f"record: {store / 'consolidations' / report.run_id / 'report.json'}")
+    if report.status == "discarded":
+        warn(
+            "the new generation was discarded; the former one stays current and every fact stays in the store"
+        )
+
+
+def _print_rejections(rejected: tuple[Rejection, ...]) -> None:
+    for item in rejected[:_REJECTIONS_SHOWN]:
+        say(f"left out {item.fact_id[:12]}: {shown(item.reason)}")
+    if len(rejected) > _REJECTIONS_SHOWN:
+        say(f"and {len(rejected) - _REJECTIONS_SHOWN} more left out")

@@ -1,0 +1,421 @@
+"""Whole nights on a real store with a tiny model: promotion, discard, crashes between stages, going on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carriers.adapters import merge_adapter
+from carriers.embedder import HashingEmbedder
+from carriers.external_memory import ExternalMemory
+from carriers.prompts import closed_book
+from consolidation.anchors import AnchorQuestion
+from consolidation.night import (
+    apply_verdict,
+    is_worthwhile,
+    judge_shadow,
+    night_lease,
+    plan_night,
+    train_shadow,
+)
+from consolidation.night_folder import (
+    PLAN,
+    REPORT,
+    TRAINING,
+    VERDICT,
+    NightFolder,
+    forget_words,
+    generated_wordings,
+    unfinished_nights,
+)
+from consolidation.records import FactTargets, NightPlan, Rejection
+from consolidation.write_back import TrainingTarget, train_update
+from sharpwave.errors import IntegrityError, StoreBusyError
+from sharpwave.records import (
+    EventKind,
+    Fact,
+    FactStatus,
+    GenerationStatus,
+    RouteAction,
+    RouteDecision,
+    RouteStage,
+    Slot,
+)
+from sharpwave.settings import (
+    ConsolidationSettings,
+    PromotionSettings,
+    SelectionSettings,
+    WriteBackSettings,
+)
+from tests.tiny_models import tiny_language_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+EMBEDDER = HashingEmbedder(64)
+BASE = "tiny-llama-0"
+WRITE_BACK = WriteBackSettings(
+    lora_rank=4,
+    lora_alpha=8,
+    epochs=40,
+    batch_size=8,
+    learning_rate=5e-3,
+    distill_weight=0.0,
+    anchor_count=0,
+)
+SETTINGS = ConsolidationSettings(
+    selection=SelectionSettings(max_facts=20, min_facts=2),
+    write_back=WRITE_BACK,
+    promotion=PromotionSettings(min_internalised_rate=0.5, max_damage_rate=0.2, scales=(1.0, 0.5)),
+    shrink_limit=1.0,
+)
+BOXES = [
+    Fact(
+        text=f"Box {number} holds blue.",
+        slot=Slot(subject=f"box {number}", relation="content"),
+        questions=(f"What is in box {number}?", f"What does box {number} hold?"),
+        answers=("blue",),
+        valid_from="2020",
+    )
+    for number in range(4)
+]
+KNOWN = Fact(text="The flag is red.", questions=("What colour is the flag?",), answers=("red",))
+MISJUDGED = Fact(text="The moss is green.", questions=("What colour is the moss?",), answers=("green",))
+GATE = [
+    AnchorQuestion(
+        question=f"What colour is the {thing}?",
+        answer="red",
+        role="gate",
+        subject=thing,
+        model_fingerprint=BASE,
+    )
+    for thing in ("flag", "rose", "brick")
+]
+
+
+@pytest.fixture(scope="module")
+def red_adapter(tmp_path_factory) -> Path:
+    """Makes of the tiny model a base model that knows something: all it is asked about is red."""
+    folder = tmp_path_factory.mktemp("base") / "adapter"
+    things = ("flag", "rose", "brick", "moss", "door", "lamp")
+    targets = [
+        TrainingTarget(thing, closed_book(f"What colour is the {thing}?"), "red", prefixed=prefixed)
+        for thing in things
+        for prefixed in (False, True)
+    ]
+    train_update(tiny_language_model(), targets, [], WRITE_BACK, folder, seed=0)
+    return folder
+
+
+@pytest.fixture
+def load_model(red_adapter):
+    def load(adapter: Path | None):
+        model = tiny_language_model(adapter=red_adapter)
+        if adapter is not None:
+            model.model = merge_adapter(model.model, adapter)
+        return model
+
+    return load
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with ExternalMemory.open(tmp_path / "store", EMBEDDER, writer=True) as opened:
+        store(opened, BOXES)
+        store(opened, [KNOWN, MISJUDGED], RouteAction.NON_WRITE)
+        yield opened
+
+
+def store(memory, facts, action=RouteAction.WRITE_NEW):
+    memory.observe(facts, "ingest")
+    decisions = [
+        RouteDecision(
+            fact_id=fact.id,
+            action=action,
+            stage=RouteStage.POLICY,
+            p_non_write=0.0,
+            p_write_new=1.0,
+            p_write_update=0.0,
+            expected_gain=1.0,
+            storage_price=0.0,
+            escalation_price=0.0,
+            router_version="test",
+            generation=memory.generations.current().number,
+            reason="test",
+        )
+        for fact in facts
+    ]
+    memory.route(decisions, "ingest")
+
+
+def refuse(*_):
+    raise AssertionError("this must not be called")
+
+
+def plan(memory, run_id="night", propose=refuse, settings=SETTINGS, **options):
+    return plan_night(memory, settings, run_id, BASE, propose, seed=0, **options)
+
+
+def train(memory, planned, load_model, settings=SETTINGS):
+    return train_shadow(memory, planned, settings, [], load_model)
+
+
+def sleep(memory, load_model, run_id="night", bank=(), settings=SETTINGS, propose=refuse):
+    planned = plan(memory, run_id, propose, settings)
+    training = train_shadow(memory, planned, settings, bank, load_model)
+    verdict = judge_shadow(memory, planned, training, settings, bank, load_model)
+    return apply_verdict(memory, planned, training, verdict)
+
+
+def status(memory, fact):
+    return memory.ledger.fact(fact.id).status
+
+
+def snapshot(memory):
+    """All that a reader of the store can see."""
+    facts = {fact.id: fact.status for fact in memory.ledger.iter_facts()}
+    events = {fact_id: len(memory.ledger.history(fact_id)) for fact_id in facts}
+    return facts, events, memory.index.ids(), memory.generations.current().number
+
+
+def test_a_promoted_night_moves_what_is_proven_and_brings_back_what_it_damaged(memory, load_model):
+    before = load_model(None)
+    assert before.match_answers([closed_book(KNOWN.questions[0])], [["red"]])[0].matched
+    report = sleep(memory, load_model)
+    assert (report.status, report.generation, report.parent, report.scale) == ("promoted", 1, 0, 1.0)
+    assert (report.selected, report.internalised, report.evicted) == (4, 4, 4)
+    assert (report.damaged, report.stable_probed, report.readmitted) == (1, 1, 2)
+    assert {status(memory, fact) for fact in BOXES} == {FactStatus.INTERNALISED}
+    # The flag was known and is blue to the new model; the moss was called known and never was.
+    assert status(memory, KNOWN) is status(memory, MISJUDGED) is FactStatus.HOT
+    assert memory.index.ids() == {KNOWN.id, MISJUDGED.id}
+    assert memory.doctor().clean
+    current = load_model(memory.generations.adapter_folder(memory.generations.current().number))
+    assert current.answer([closed_book(BOXES[0].questions[-1])])[0].text == "blue"
+    assert not NightFolder(memory.directory, "night").update.exists()
+    assert [event.kind for event in memory.ledger.history(BOXES[0].id)][-3:] == [
+        EventKind.TRAINED,
+        EventKind.PROVEN,
+        EventKind.EVICTED,
+    ]
+
+
+def test_a_discarded_night_leaves_everything_as_it_was(memory, load_model):
+    before = snapshot(memory)
+    report = sleep(memory, load_model, bank=GATE)
+    assert report.status == "discarded"
+    assert [trial.scale for trial in report.trials] == [1.0, 0.5]
+    assert "no scale" in report.reason
+    assert (report.evicted, report.damaged, report.readmitted) == (0, 0, 0)
+    assert snapshot(memory) == before
+    assert memory.generations.get(1).status is GenerationStatus.DISCARDED
+    assert memory.generations.orphan_folders() == []
+    assert not NightFolder(memory.directory, "night").update.exists()
+
+
+def test_only_the_shrink_limit_leaves_in_one_night(memory, load_model):
+    settings = SETTINGS.model_copy(update={"shrink_limit": 0.5})
+    report = sleep(memory, load_model, settings=settings)
+    assert (report.internalised, report.evicted) == (4, 2)
+    assert memory.index.count() == 2 + report.readmitted
+    assert memory.ledger.counts()[FactStatus.INTERNALISED] == 2
+
+
+def test_unproven_facts_stay_in_the_store(memory, load_model):
+    """With hardly any training nothing is proven: promoted by a lax gate, and still nothing is evicted."""
+    settings = SETTINGS.model_copy(
+        update={
+            "write_back": WRITE_BACK.model_copy(update={"epochs": 1}),
+            "promotion": PromotionSettings(min_internalised_rate=0.0, max_damage_rate=1.0),
+        }
+    )
+    report = sleep(memory, load_model, settings=settings)
+    assert (report.status, report.internalised, report.evicted) == ("promoted", 0, 0)
+    assert {fact.id for fact in BOXES} <= memory.index.ids()
+    assert {memory.ledger.fact(fact.id).trained_generation for fact in BOXES} == {1}
+
+
+def test_every_stage_called_again_gives_what_it_gave_without_working_again(memory, load_model):
+    planned = plan(memory)
+    assert plan(memory) == planned
+    assert unfinished_nights(memory.directory) == ["night"]
+    training = train(memory, planned, load_model)
+    assert plan(memory) == planned
+    assert train(memory, planned, refuse) == training
+    verdict = judge_shadow(memory, planned, training, SETTINGS, [], load_model)
+    assert (plan(memory), train(memory, planned, refuse)) == (planned, training)
+    assert judge_shadow(memory, planned, training, SETTINGS, [], refuse) == verdict
+    assert memory.generations.current().number == 0, "nothing moves before the last stage"
+    report = apply_verdict(memory, planned, training, verdict)
+    after = snapshot(memory)
+    assert sleep(memory, refuse) == report
+    assert snapshot(memory) == after
+    assert unfinished_nights(memory.directory) == []
+
+
+def test_a_night_killed_between_promotion_and_report_ends_with_the_same_report(memory, load_model):
+    report = sleep(memory, load_model)
+    after = snapshot(memory)
+    (memory.directory / "consolidations" / "night" / REPORT).unlink()
+    assert unfinished_nights(memory.directory) == ["night"]
+    assert sleep(memory, refuse) == report
+    assert snapshot(memory) == after
+
+
+def test_a_night_killed_while_judging_judges_again(memory, load_model):
+    planned = plan(memory)
+    training = train(memory, planned, load_model)
+    verdict = judge_shadow(memory, planned, training, SETTINGS, [], load_model)
+    (memory.directory / "consolidations" / "night" / VERDICT).unlink()
+    assert judge_shadow(memory, planned, training, SETTINGS, [], load_model) == verdict
+    assert apply_verdict(memory, planned, training, verdict).status == "promoted"
+
+
+def test_a_night_killed_while_training_trains_a_new_shadow(memory, load_model):
+    planned = plan(memory)
+    memory.generations.create_shadow(0, BASE, [])  # what the killed training had begun
+    training = train(memory, planned, load_model)
+    assert training.generation == 2
+    assert memory.generations.get(1).status is GenerationStatus.DISCARDED
+
+
+def test_a_new_night_discards_the_shadow_of_a_dead_one_which_then_begins_anew(memory, load_model):
+    training = train(memory, plan(memory, "dead"), load_model)
+    plan(memory, "next")
+    assert memory.generations.get(training.generation).status is GenerationStatus.DISCARDED
+    folder = NightFolder(memory.directory, "dead")
+    assert (folder.path / TRAINING).exists()
+    assert plan(memory, "dead").targets
+    assert not (folder.path / TRAINING).exists()
+    assert not folder.update.exists()
+
+
+def test_a_night_planned_before_another_was_promoted_is_planned_again(memory, load_model):
+    plan(memory, "early")
+    sleep(memory, load_model, "other")
+    again = plan(memory, "early")
+    assert again.parent == 1
+    assert {item.fact_id for item in again.targets} == {KNOWN.id, MISJUDGED.id}
+
+
+def test_a_value_superseded_since_the_plan_is_not_trained(memory):
+    assert len(plan(memory).targets) == 4
+    newer = BOXES[0].model_copy(update={"text": "Box 0 holds tea.", "answers": ("tea",), "valid_from": None})
+    store(memory, [newer])
+    assert status(memory, BOXES[0]) is FactStatus.SUPERSEDED
+    assert {item.fact_id for item in plan(memory).targets} == {newer.id, *(fact.id for fact in BOXES[1:])}
+
+
+def test_a_dry_run_changes_nothing_on_disk(memory):
+    shadow = memory.generations.create_shadow(0, BASE, [])
+    before, files = snapshot(memory), sorted(memory.directory.rglob("*"))
+    assert len(plan(memory, save=False).targets) == 4
+    assert (snapshot(memory), sorted(memory.directory.rglob("*"))) == (before, files)
+    assert memory.generations.get(shadow.number).status is GenerationStatus.SHADOW
+
+
+def test_too_few_facts_end_the_night_without_training(memory):
+    settings = SETTINGS.model_copy(update={"selection": SelectionSettings(max_facts=20, min_facts=5)})
+    planned = plan(memory, settings=settings)
+    assert not is_worthwhile(planned, settings)
+    before = snapshot(memory)
+    report = apply_verdict(memory, planned, None, None)
+    assert (report.status, report.generation, report.metrics()["selected"]) == ("skipped", 0, 4)
+    assert "4 facts" in report.reason
+    assert snapshot(memory) == before
+
+
+def test_facts_without_questions_go_to_the_proposer_and_its_refusals_into_the_plan(memory):
+    asked, hopeless = Fact(text="The dog is called Rex."), Fact(text="Hm.")
+    store(memory, [asked, hopeless])
+    made = FactTargets(
+        fact_id=asked.id,
+        text=asked.text,
+        train_questions=("What is the dog called?",),
+        paraphrase="Which name has the dog?",
+        answers=("Rex",),
+        generated=True,
+    )
+
+    def propose(facts):
+        assert {fact.id for fact in facts} == {asked.id, hopeless.id}
+        return [made], [Rejection(fact_id=hopeless.id, reason="no question")]
+
+    planned = plan(memory, propose=propose)
+    assert made in planned.targets
+    assert planned.rejected == (Rejection(fact_id=hopeless.id, reason="no question"),)
+    assert memory.ledger.fact(asked.id).words.questions == (), "the record stays as it came"
+
+
+def test_facts_with_generated_questions_are_watched_for_damage_and_can_be_forgotten(memory, load_model):
+    bare = Fact(text="The dog is called blue.")
+    made = FactTargets(
+        fact_id=bare.id,
+        text=bare.text,
+        train_questions=("What is the dog called?",),
+        paraphrase="Which name has the dog?",
+        answers=("blue",),
+        generated=True,
+    )
+    store(memory, [bare])
+    sleep(memory, load_model, "first", propose=lambda facts: ([made], []))
+    assert status(memory, bare) is FactStatus.INTERNALISED
+    assert generated_wordings(memory.directory) == {bare.id: made}
+    cups = [
+        Fact(text=f"Cup {n} is tea.", questions=(f"What is in cup {n}?",), answers=("tea",)) for n in range(3)
+    ]
+    memory.forget([KNOWN.id, MISJUDGED.id])
+    store(memory, cups)
+    report = sleep(memory, load_model, "second")
+    assert report.status == "promoted"
+    assert (report.stable_probed, report.damaged) == (5, 5)
+    assert status(memory, bare) is FactStatus.HOT
+    assert memory.index.ids() >= {bare.id, *(fact.id for fact in BOXES)}
+    assert forget_words(memory.directory, [bare.id]) == 1
+    assert "dog" not in (memory.directory / "consolidations" / "first" / PLAN).read_text(encoding="utf-8")
+    assert generated_wordings(memory.directory) == {}
+
+
+def test_a_damaged_stage_file_is_named(memory):
+    plan(memory)
+    file = memory.directory / "consolidations" / "night" / PLAN
+    file.write_text(file.read_text(encoding="utf-8")[:50], encoding="utf-8")
+    with pytest.raises(IntegrityError, match=r"plan\.json"):
+        NightFolder(memory.directory, "night").read(PLAN, NightPlan)
+
+
+def test_a_second_night_on_the_same_store_is_refused(tmp_path):
+    lease, second = night_lease(tmp_path / "one"), night_lease(tmp_path / "one")
+    with lease, night_lease(tmp_path / "other"), pytest.raises(StoreBusyError, match="another consolidation"):
+        second.__enter__()
+    with night_lease(tmp_path / "one"):
+        pass
+
+
+def test_a_killed_night_gives_its_lease_up(tmp_path):
+    script = (
+        "import sys, time, pathlib\n"
+        "from consolidation.night import night_lease\n"
+        "with night_lease(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    root = Path(__file__).resolve().parent.parent
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StoreBusyError), night_lease(tmp_path):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with night_lease(tmp_path):
+        pass
