@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from store_checks import Picture, look, look_after_kill
+from store_checks import Picture, file_marks, look, look_after_kill
 
 LOOK_SECONDS = 0.02
 ORPHAN_SECONDS = 20.0
@@ -55,6 +55,7 @@ class Outcome:
     stage: str
     code: int
     output: str
+    errors: str
     spans: Counter[str]
 
     @property
@@ -69,19 +70,19 @@ class WatchedRun:
     def __init__(self, place: Workplace, command: list[str], stage_of: StageOf) -> None:
         self._place = place
         self._stage_of = stage_of
-        self._log = place.folder / "output.log"
+        self._logs = place.folder / "stdout.log", place.folder / "stderr.log"
         self._started, self._started_at = time.monotonic(), time.time()
         self.seen = look_after_kill(place.store)
         self.stage = "starting"
         self.spans: Counter[str] = Counter()
-        with self._log.open("wb") as output:
+        with self._logs[0].open("wb") as output, self._logs[1].open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
                 cwd=place.folder,
                 env=place.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 start_new_session=True,
             )
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -107,14 +108,16 @@ class WatchedRun:
             raise
         self._watcher.join()
         stage = self._stage_of(self._place, look_after_kill(self._place.store), self._started_at)
-        text = self._log.read_text(encoding="utf-8", errors="replace")
+        output, errors = (log.read_text(encoding="utf-8", errors="replace") for log in self._logs)
         seconds = time.monotonic() - self._started
-        return Outcome(self.seen, seconds, stage, code, text, self.spans)
+        return Outcome(self.seen, seconds, stage, code, output, errors, self.spans)
 
     def _watch(self) -> None:
-        last = time.monotonic()
+        last, looked_at = time.monotonic(), None
         while self.process.poll() is None:
-            self.seen = look(self._place.store) or self.seen
+            marks = file_marks(self._place.store)
+            if marks != looked_at and (picture := look(self._place.store)) is not None:
+                self.seen, looked_at = picture, marks
             self.stage = self._stage_of(self._place, self.seen, self._started_at)
             now = time.monotonic()
             self.spans[self.stage] += now - last
@@ -165,7 +168,9 @@ def end_orphans(place: Workplace) -> list[str]:
         time.sleep(0.2)
     complaints = []
     for process in left:
-        complaints.append(f"process {process.pid} outlived the kill by {ORPHAN_SECONDS:g} s: {process.name()}")
+        complaints.append(
+            f"process {process.pid} outlived the kill by {ORPHAN_SECONDS:g} s: {process.name()}"
+        )
         process.kill()
     return complaints
 

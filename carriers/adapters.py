@@ -114,7 +114,9 @@ def _rank_axis(key: str) -> int:
 
 def _all_layers(configs: list[dict[str, Any]]) -> list[int] | None:
     """Return the layers that any part changes; None means all."""
-    chosen = [config.get("layers_to_transform") for config in configs]
-    if any(layers is None for layers in chosen):
-        return None
-    return sorted({layer for layers in chosen for layer in layers})
+    layers: set[int] = set()
+    for config in configs:
+        if config.get("layers_to_transform") is None:
+            return None
+        layers.update(config["layers_to_transform"])
+    return sorted(layers)

@@ -87,7 +87,7 @@ class LanguageModel:
 
     @classmethod
     def load(cls, folder: Path, adapter: Path | None = None, *, name: str | None = None) -> LanguageModel:
-        """Load a model folder (Hugging Face format, float32) and merge an adapter into it, if given.
+        """Load a model folder (Hugging Face format, float32) onto the GPU, if there is one, with an adapter merged.
 
         Args:
             folder: Folder with config, tokenizer and safetensors.
@@ -97,6 +97,8 @@ class LanguageModel:
         Raises:
             WeightsError: A weight is missing, left over or damaged, or the adapter does not apply.
         """
+        import torch
+
         from carriers.adapters import merge_adapter, weights_fingerprint
         from carriers.model_weights import load_causal_lm
         from sharpwave.cpu import limit_threads
@@ -105,7 +107,14 @@ class LanguageModel:
         model, tokenizer = load_causal_lm(folder)
         if adapter is not None:
             model = merge_adapter(model, adapter)
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model, tokenizer, name=name or folder.name, fingerprint=weights_fingerprint(folder))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie; inputs are moved there."""
+        device: torch.device = self.model.device
+        return device
 
     @property
     def width(self) -> int:
@@ -242,7 +251,7 @@ class LanguageModel:
             return None, 0
         if prefix not in self._prefix_caches:
             ids = [self.start_id, *self.tokenizer(prefix, add_special_tokens=False)["input_ids"]]
-            encoded = self.model.base_model(input_ids=torch.tensor([ids]), use_cache=True)
+            encoded = self.model.base_model(input_ids=torch.tensor([ids], device=self.device), use_cache=True)
             self._prefix_caches[prefix] = (encoded.cache, len(ids))
         cache, length = self._prefix_caches[prefix]
         cache = copy.deepcopy(cache)
@@ -254,8 +263,10 @@ class LanguageModel:
         import torch
 
         cache, length = self._prefix_cache(prefix, len(ids))
-        positions = length + torch.arange(ids.shape[1]).expand(len(ids), -1)
-        full_mask = torch.cat([torch.ones(len(ids), length, dtype=mask.dtype), mask], dim=1)
+        positions = length + torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
+        full_mask = torch.cat(
+            [torch.ones(len(ids), length, dtype=mask.dtype, device=mask.device), mask], dim=1
+        )
         output = self.model.base_model(
             input_ids=ids,
             attention_mask=full_mask,
@@ -269,7 +280,7 @@ class LanguageModel:
     def _batch_features(self, sequences: list[list[int]]) -> Iterator[TextFeatures]:
         import torch
 
-        ids, mask = _right_padded(sequences, self._pad_id)
+        ids, mask = _right_padded(sequences, self._pad_id, self.device)
         output = self.model.base_model(
             input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False
         )
@@ -285,9 +296,9 @@ class LanguageModel:
         start = 0
         for row, sequence in enumerate(sequences):
             end = start + len(sequence) - 1
-            nll, entropy, log_rank, margin = rows[start:end].T.numpy()
+            nll, entropy, log_rank, margin = rows[start:end].T.cpu().numpy()
             yield TextFeatures(
-                hidden=pooled[row].numpy(),
+                hidden=pooled[row].cpu().numpy(),
                 nll=nll,
                 entropy=entropy,
                 log_rank=log_rank,
@@ -321,19 +332,19 @@ class LanguageModel:
                     [log_normaliser - true, log_normaliser - mean_logit, torch.log1p(rank), margin], dim=1
                 )
             )
-        return torch.cat(parts) if parts else torch.zeros(0, 4)
+        return torch.cat(parts) if parts else hidden.new_zeros(0, 4)
 
     def _batch_answer_scores(
         self, pairs: list[tuple[list[int], list[int]]], prefix: str
     ) -> list[tuple[bool, float, float]]:
         import torch
 
-        ids, mask = _right_padded([prompt + answer for prompt, answer in pairs], self._pad_id)
+        ids, mask = _right_padded([prompt + answer for prompt, answer in pairs], self._pad_id, self.device)
         hidden = self._hidden(ids, mask, prefix)
         rows = torch.tensor([row for row, (_, answer) in enumerate(pairs) for _ in answer])
         columns = torch.tensor([len(p) - 1 + k for p, answer in pairs for k in range(len(answer))])
-        targets = torch.tensor([token for _, answer in pairs for token in answer])
-        statistics = self._token_statistics(hidden[rows, columns], targets).double().numpy()
+        targets = torch.tensor([token for _, answer in pairs for token in answer], device=self.device)
+        statistics = self._token_statistics(hidden[rows, columns], targets).double().cpu().numpy()
         scores, start = [], 0
         for _, answer in pairs:
             block = statistics[start : start + len(answer)]
@@ -349,8 +360,10 @@ class LanguageModel:
         import torch
 
         cache, length = self._prefix_cache(prefix, len(prompts))
-        ids, mask = _left_padded(prompts, self._pad_id)
-        mask = torch.cat([torch.ones(len(prompts), length, dtype=mask.dtype), mask], dim=1)
+        ids, mask = _left_padded(prompts, self._pad_id, self.device)
+        mask = torch.cat(
+            [torch.ones(len(prompts), length, dtype=mask.dtype, device=mask.device), mask], dim=1
+        )
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, length:]
         state = _Decoding(len(prompts))
         for _ in range(max_new_tokens):
@@ -369,11 +382,11 @@ class LanguageModel:
             if not keep:
                 break
             if len(keep) < len(chosen):
-                kept = torch.tensor(keep)
+                kept = torch.tensor(keep, device=self.device)
                 cache.batch_select_indices(kept)
                 mask, positions, chosen = mask[kept], positions[kept], chosen[kept]
             ids = chosen[:, None]
-            mask = torch.cat([mask, torch.ones(len(ids), 1, dtype=mask.dtype)], dim=1)
+            mask = torch.cat([mask, torch.ones(len(ids), 1, dtype=mask.dtype, device=mask.device)], dim=1)
             positions = positions[:, -1:] + 1
         return [
             GeneratedAnswer(self._first_line(tokens), lowest, len(tokens))
@@ -425,19 +438,23 @@ def _batches(lengths: Sequence[int], budget: int = _TOKENS_PER_BATCH) -> Iterato
         yield batch
 
 
-def _right_padded(sequences: list[list[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _right_padded(
+    sequences: list[list[int]], pad_id: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     longest = max(len(ids) for ids in sequences)
     ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in sequences])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in sequences])
-    return ids, mask
+    return ids.to(device), mask.to(device)
 
 
-def _left_padded(sequences: list[list[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _left_padded(
+    sequences: list[list[int]], pad_id: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     longest = max(len(ids) for ids in sequences)
     ids = torch.tensor([[pad_id] * (longest - len(row)) + row for row in sequences])
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in sequences])
-    return ids, mask
+    return ids.to(device), mask.to(device)

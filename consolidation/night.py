@@ -230,8 +230,8 @@ def apply_verdict(
         training=training,
         trials=verdict.trials if verdict else (),
     )
+    folder.drop_update()  # before the report, after which nobody would come back for it
     folder.write(files.REPORT, report)
-    folder.drop_update()
     return report
 
 

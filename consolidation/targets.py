@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from carriers.ledger_records import StoredFact
     from consolidation.write_back import TrainingTarget
 
-MAX_TRAIN_QUESTIONS = 3
+MAX_TRAIN_QUESTIONS = 2
 
 
 def given_targets(fact: StoredFact) -> FactTargets | None:

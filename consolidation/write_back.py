@@ -8,7 +8,9 @@ first step, is the teacher. Logits are computed at supervised positions only.
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,10 +21,13 @@ from consolidation.packing import PackedRow, Segment, pack_row
 from sharpwave.errors import TrainingError
 
 if TYPE_CHECKING:
+    import torch
+
     from carriers.language_model import LanguageModel
     from sharpwave.settings import WriteBackSettings
 
 OnLog = Callable[[Mapping[str, float], int], None]
+TeacherStates = dict[tuple[int, int], "torch.Tensor"]
 
 _LORA_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -101,6 +106,8 @@ def train_update(
         wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log
     )
     started = time.perf_counter()
+    if settings.max_train_seconds:
+        trainer.deadline = started + settings.max_train_seconds
     trainer.train()
     seconds = time.perf_counter() - started
     wrapped.save_pretrained(str(output))
@@ -113,6 +120,11 @@ def train_update(
         final_loss=trainer.last_losses["loss_facts"],
         final_distance=trainer.last_losses["anchor_distance"],
     )
+
+
+def planned_steps(segment_count: int, settings: WriteBackSettings) -> int:
+    """Return how many optimiser steps a training of so many segments takes."""
+    return math.ceil(segment_count / settings.batch_size) * settings.epochs
 
 
 def encode_segments(
@@ -163,27 +175,29 @@ def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
         layers_to_transform=layers,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    with warnings.catch_warnings():
+        # PEFT 0.21 still asks transformers under an attribute's old name.
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        return get_peft_model(model, config)
 
 
 def _hidden_at_sources(model: Any, row: PackedRow) -> Any:
     """Return the final hidden states [S, width] at the positions that predict completion tokens."""
+    device = model.device
     output = model.get_base_model().base_model(
-        input_ids=row.input_ids,
-        position_ids=row.position_ids,
-        attention_mask=row.attention_mask,
+        input_ids=row.input_ids.to(device),
+        position_ids=row.position_ids.to(device),
+        attention_mask=row.attention_mask.to(device),
         use_cache=False,
     )
-    return output.last_hidden_state[0, row.source]
+    return output.last_hidden_state[0, row.source.to(device)]
 
 
-def _teacher_states(
-    model: Any, anchors: Sequence[Segment], prefix_ids: list[int]
-) -> dict[tuple[int, int], Any]:
+def _teacher_states(model: Any, anchors: Sequence[Segment], prefix_ids: list[int]) -> TeacherStates:
     """Return the hidden state of the untouched model at each (anchor number, place in its answer)."""
     import torch
 
-    states: dict[tuple[int, int], Any] = {}
+    states: TeacherStates = {}
     model.eval()
     with torch.no_grad():
         for start in range(0, len(anchors), 24):
@@ -199,20 +213,44 @@ def _make_trainer(
     tokenizer: Any,
     segments: list[Segment],
     prefix_ids: list[int],
-    teacher: dict[tuple[int, int], Any],
+    teacher: TeacherStates,
     settings: WriteBackSettings,
     output: Path,
     seed: int,
     on_log: OnLog | None,
 ) -> Any:
-    import torch
     from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from transformers import PrinterCallback
 
-    class DistillingTrainer(SFTTrainer):  # type: ignore[misc]
+    def collate(examples: list[dict[str, int]]) -> dict[str, Any]:
+        return vars(pack_row([segments[example["segment"]] for example in examples], prefix_ids))
+
+    dataset = Dataset.from_dict({"segment": list(range(len(segments))), "labels": [0] * len(segments)})
+    trainer = _trainer_class()(
+        model=model,
+        args=_sft_config(settings, output, seed),
+        train_dataset=dataset,
+        data_collator=collate,
+        processing_class=tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)  # it prints to standard output, which belongs to the command line
+    trainer.teacher, trainer.settings, trainer.on_log = teacher, settings, on_log
+    trainer.remove_callback(PrinterCallback)  # prints to standard output
+    return trainer
+
+
+def _trainer_class() -> Any:
+    import torch
+    from trl import SFTTrainer
+
+    class DistillingTrainer(SFTTrainer):
         """SFTTrainer whose loss reads packed rows and pulls anchors towards the previous generation."""
 
+        teacher: TeacherStates
+        settings: WriteBackSettings
+        on_log: OnLog | None
         trained_tokens = 0
+        deadline = float("inf")
         last_losses: dict[str, float] = {"loss_facts": 0.0, "anchor_distance": 0.0}  # noqa: RUF012
 
         def compute_loss(
@@ -220,20 +258,26 @@ def _make_trainer(
         ) -> Any:
             row = PackedRow(**{key: inputs[key] for key in PackedRow.__dataclass_fields__})
             hidden = _hidden_at_sources(model, row)
-            loss, distance = _losses(model.get_base_model().lm_head, hidden, row, teacher)
-            total = loss + settings.distill_weight * distance
+            loss, distance = _losses(model.get_base_model().lm_head, hidden, row, self.teacher)
+            total = loss + self.settings.distill_weight * distance
             if not torch.isfinite(total):
                 raise TrainingError("the loss is not finite; lower write_back.learning_rate")
             self.trained_tokens += int(row.input_ids.numel())
             self.last_losses = {"loss_facts": loss.item(), "anchor_distance": distance.item()}
-            if on_log is not None:
-                on_log(self.last_losses, int(self.state.global_step))
+            if self.on_log is not None:
+                self.on_log(self.last_losses, int(self.state.global_step))
+            if time.perf_counter() > self.deadline:
+                self.control.should_training_stop = True
             return total
 
-    def collate(examples: list[dict[str, int]]) -> dict[str, Any]:
-        return vars(pack_row([segments[example["segment"]] for example in examples], prefix_ids))
+    return DistillingTrainer
 
-    config = SFTConfig(
+
+def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
+    import torch
+    from trl import SFTConfig
+
+    return SFTConfig(
         output_dir=str(output),
         per_device_train_batch_size=settings.batch_size,
         num_train_epochs=settings.epochs,
@@ -255,22 +299,18 @@ def _make_trainer(
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
     )
-    dataset = Dataset.from_dict({"segment": list(range(len(segments))), "labels": [0] * len(segments)})
-    return DistillingTrainer(
-        model=model, args=config, train_dataset=dataset, data_collator=collate, processing_class=tokenizer
-    )
 
 
-def _losses(
-    lm_head: Any, hidden: Any, row: PackedRow, teacher: dict[tuple[int, int], Any]
-) -> tuple[Any, Any]:
+def _losses(lm_head: Any, hidden: Any, row: PackedRow, teacher: TeacherStates) -> tuple[Any, Any]:
     """Return the mean cross-entropy of fact tokens and the mean relative distance of anchor states."""
     import torch
 
     facts, anchors = row.fact >= 0, row.anchor >= 0
     zero = hidden.sum() * 0.0
     loss = (
-        torch.nn.functional.cross_entropy(lm_head(hidden[facts]), row.target[facts]) if facts.any() else zero
+        torch.nn.functional.cross_entropy(lm_head(hidden[facts]), row.target[facts].to(hidden.device))
+        if facts.any()
+        else zero
     )
     if not anchors.any():
         return loss, zero

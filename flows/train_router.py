@@ -18,7 +18,7 @@ def train_router(
     config: str | None = None,
     limit: int = 0,
     target_em_loss: float = 0.02,
-    max_escalation: float = 0.4,
+    max_escalation: float = 0.3,
     parent_id: str | None = None,
 ) -> RouterReport:
     """Label, fit, calibrate, report; then write the anchor bank. Labels are kept, so a killed run goes on."""

@@ -110,7 +110,7 @@ def check_disjoint(sets: Mapping[str, Sequence[RoutingExample]]) -> None:
     for name, items in sets.items():
         if not items:
             raise InputError(f"the {name} set holds no facts", field=name)
-        for group in {item.group for item in items}:
+        for group in sorted({item.group for item in items}):
             if owners.setdefault(group, name) != name:
                 raise InputError(
                     f"subject {group!r} is in the {owners[group]} and the {name} set", field=name

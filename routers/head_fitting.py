@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _INVERSE_PENALTIES = (0.003, 0.03, 0.3)  # the strongest first: a tie keeps the simpler head
 _RIDGE_PENALTIES = (1000.0, 100.0, 10.0)
 _ABSENT_LOGIT = -20.0
-_MOST_ITERATIONS = 200
+_MOST_ITERATIONS = 3000
 _LEAST_ROWS = 8
 
 Split = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
@@ -165,7 +165,7 @@ def fit_classes(inputs: Array64, classes: NDArray[np.intp], count: int, inverse_
     if len(present) == 1:
         bias[present] = 0.0
     else:
-        solver = LogisticRegression(C=inverse_penalty, solver="newton-cholesky", max_iter=_MOST_ITERATIONS)
+        solver = LogisticRegression(C=inverse_penalty, max_iter=_MOST_ITERATIONS)
         fitted = solver.fit(inputs, classes)
         if len(present) == 2:  # scikit-learn gives the log-odds of the second class
             weight[:, present[1]], bias[present] = fitted.coef_[0], [0.0, fitted.intercept_[0]]

@@ -61,7 +61,7 @@ class RouterTraining:
     large_limit: Evidence = Evidence.PROBE
     target_em_loss: float = 0.02
     confidence: float = 0.95
-    max_escalation: float = 0.4
+    max_escalation: float = 0.3
     resplits: int = 100
 
 
@@ -113,8 +113,26 @@ def train_router(
     Raises:
         InputError: A set is empty, or a subject is in two sets.
     """
-    sets = {"train": train, "calibration": calibration, "report": report}
+    from threadpoolctl import threadpool_limits
+
+    # Sums on many threads depend on their number; on one thread a seed gives the same bytes on every machine.
+    with threadpool_limits(1):
+        return _train(
+            {"train": train, "calibration": calibration, "report": report},
+            settings,
+            small_fingerprint,
+            large_fingerprint,
+        )
+
+
+def _train(
+    sets: Mapping[str, Sequence[RoutingExample]],
+    settings: RouterTraining,
+    small_fingerprint: str,
+    large_fingerprint: str,
+) -> TrainedRouter:
     check_disjoint(sets)
+    train, calibration, report = (sets[name] for name in ("train", "calibration", "report"))
     stages = {
         "small": _fit_stage([item.small for item in train], train, settings),
         "large": _fit_stage([item.large for item in train], train, settings),

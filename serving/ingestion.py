@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving.agent_memory import AgentMemory, IngestBatch
 from sharpwave.fact_files import AcceptedLine, RejectsFile, read_facts
 from sharpwave.progress import current_progress
-from sharpwave.records import Record, RouteStage
+from sharpwave.records import Record, RouteStage, utc_now
 from sharpwave.tracking import NullTracker
 
 if TYPE_CHECKING:
@@ -46,12 +48,24 @@ def decisions_path(settings: Settings, run_id: str) -> Path:
     return settings.runs_dir / run_id / "decisions.jsonl"
 
 
+def begun_at(settings: Settings, run_id: str) -> datetime:
+    """Return the moment at which a run was first begun; the first call sets it."""
+    path = settings.runs_dir / run_id / "begun_at.txt"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.write_text(utc_now().isoformat(), encoding="utf-8")
+        temporary.replace(path)
+    return datetime.fromisoformat(path.read_text(encoding="utf-8"))
+
+
 def ingest_file(
     settings: Settings, facts_path: Path, run_id: str, tracker: Tracker | None = None
 ) -> IngestSummary:
     """Take in a file of facts; bad lines go to a rejects file in the store.
 
-    Running again with the same run id after a kill doubles nothing.
+    Running again with the same run id after a kill doubles nothing: lines that do not say when they were observed
+    count as observed when the run first began, in the order of the file.
 
     Raises:
         InputError: The file cannot be read as facts at all.
@@ -91,6 +105,7 @@ class _Reading:
         self.notes: list[str] = []
         self._parsed = read_facts(path, namespace=settings.namespace, max_fact_chars=settings.max_fact_chars)
         self._rejects = RejectsFile(self.rejects_path)
+        self._begun_at = begun_at(settings, run_id)
 
     def __enter__(self) -> None:
         self._rejects.__enter__()
@@ -106,11 +121,18 @@ class _Reading:
                 if parsed.changes:
                     self.changed += 1
                     self._note(f"line {parsed.line}: {'; '.join(parsed.changes)}")
-                yield parsed.fact
+                yield self._dated(parsed)
             else:
                 self.rejected += 1
                 self._note(str(parsed.error))
                 self._rejects.write(parsed)
+
+    def _dated(self, parsed: AcceptedLine) -> Fact:
+        """Return the fact with a moment of observation that is the same when the run is started again."""
+        if "observed_at" in parsed.fact.model_fields_set:
+            return parsed.fact
+        moment = self._begun_at + timedelta(microseconds=parsed.line)
+        return parsed.fact.model_copy(update={"observed_at": moment})
 
     def _note(self, text: str) -> None:
         if len(self.notes) < 20:
@@ -127,11 +149,18 @@ class _DecisionLog:
 
     def __enter__(self) -> _DecisionLog:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._drop_torn_line()
         self._stream = self._path.open("a", encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
+
+    def _drop_torn_line(self) -> None:
+        """Cut off what a killed run left of its last line."""
+        if self._path.exists():
+            content = self._path.read_bytes()
+            os.truncate(self._path, content.rfind(b"\n") + 1)
 
     def write(self, batch: IngestBatch) -> None:
         """Append the decisions of one batch."""

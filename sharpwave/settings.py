@@ -124,7 +124,7 @@ class RouterSettings(SettingsGroup):
 class SelectionSettings(SettingsGroup):
     """Which stored facts a consolidation takes on."""
 
-    max_facts: PositiveInt = 80
+    max_facts: PositiveInt = 64
     """Most facts trained in one consolidation."""
     min_facts: PositiveInt = 8
     """Fewest facts that are worth a consolidation; with fewer the run ends without training."""
@@ -149,11 +149,11 @@ class WriteBackSettings(SettingsGroup):
     """Peak learning rate of the optimiser."""
     epochs: PositiveInt = 8
     """Passes over the training targets."""
-    batch_size: PositiveInt = 16
+    batch_size: PositiveInt = 24
     """Training targets per optimiser step."""
     distill_weight: NonNegativeFloat = 3.0
     """Weight of staying close to the previous generation on anchors, relative to the loss on the targets."""
-    anchor_count: NonNegativeInt = 160
+    anchor_count: NonNegativeInt = 200
     """How many known facts are replayed as anchors against forgetting."""
     max_train_seconds: NonNegativeFloat = 0.0
     """Wall-clock limit of the training in seconds, after which it stops early; 0 means no limit."""

@@ -14,6 +14,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+    BoolArray = NDArray[np.bool_]
+
 
 class Interval(NamedTuple):
     """A confidence interval, both ends included."""
@@ -112,7 +117,9 @@ def hoeffding_p_value(mean: float, n: int, risk: float) -> float:
     return math.exp(-2 * n * max(0.0, risk - mean) ** 2)
 
 
-def reliability_bins(probs: Sequence[float], labels: Sequence[bool], bins: int = 10) -> list[ReliabilityBin]:
+def reliability_bins(
+    probs: Sequence[float] | FloatArray, labels: Sequence[bool] | BoolArray, bins: int = 10
+) -> list[ReliabilityBin]:
     """Group predictions into equally wide bins of [0, 1]; empty bins are left out.
 
     Raises:
@@ -136,7 +143,9 @@ def reliability_bins(probs: Sequence[float], labels: Sequence[bool], bins: int =
     ]
 
 
-def expected_calibration_error(probs: Sequence[float], labels: Sequence[bool], bins: int = 10) -> float:
+def expected_calibration_error(
+    probs: Sequence[float] | FloatArray, labels: Sequence[bool] | BoolArray, bins: int = 10
+) -> float:
     """Return the mean gap between stated and observed rate, weighted by bin size; 0 without predictions.
 
     >>> expected_calibration_error([0.9, 0.9], [True, False])
@@ -152,7 +161,7 @@ def expected_calibration_error(probs: Sequence[float], labels: Sequence[bool], b
     return float(gaps / len(probs))
 
 
-def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
+def auc(scores: Sequence[float] | FloatArray, labels: Sequence[bool] | BoolArray) -> float | None:
     """Return the area under the ROC curve; None where it is undefined, with one class only.
 
     Raises:

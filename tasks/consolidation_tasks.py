@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from carriers.external_memory import ExternalMemory
 from consolidation import night, night_folder
-from consolidation.anchors import read_anchors
+from consolidation.anchors import draw_anchors, read_anchors
 from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
+from consolidation.write_back import planned_steps
 from serving.loaded_models import shared_models
 from sharpwave.errors import StoreError
 from sharpwave.progress import current_progress
@@ -59,11 +60,16 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     """Train a shadow generation; the store stays readable and writable meanwhile."""
     settings = read_settings(settings_path)
     bank = read_anchors(settings.consolidation.anchors_file)
+    plan, chosen = _plan(settings, run_id), settings.consolidation
+    segments = sum(len(item.train_questions) for item in plan.targets) + len(
+        draw_anchors(bank, chosen.write_back.anchor_count, plan.seed)
+    )
+    current_progress().stage("training", planned_steps(segments, chosen.write_back))
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
         return night.train_shadow(
             memory,
-            _plan(settings, run_id),
-            settings.consolidation,
+            plan,
+            chosen,
             bank,
             shared_models(settings.models).load_large,
             _reporting(tracker.log_metrics, "training"),

@@ -34,7 +34,7 @@ from sharpwave.records import RouteDecision, RouteStage
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.stream_files import StreamFiles
-from tasks.stream_sizes import STREAM_SIZES
+from tasks.stream_sizes import STREAM_SIZES, StreamSize
 from tasks.stream_tasks import escalation_share, stream_decisions
 from tasks.tracking import joined_run
 
@@ -44,19 +44,26 @@ def finish_run(
 ) -> RunMetrics:
     """Gather what the steps left, write records, page and plots, and log them."""
     settings, run = read_settings(settings_path), Path(run_folder)
-    files = StreamFiles(run)
+    with AgentMemory.open(settings) as memory:
+        whole = _whole_run(memory, run, STREAM_SIZES[size], seed, wall_seconds)
+    write_run(run, whole)
+    page = write_report(whole, run)
+    plots = write_pngs(whole, run / "plots")
+    with joined_run(settings, mlflow_run_id) as tracker:
+        figures = whole.metrics.model_dump().items()
+        tracker.log_metrics({name: float(value) for name, value in figures if isinstance(value, int | float)})
+        for path in (page, run / "metrics.json", run / "decisions.jsonl", run / "answers.jsonl", *plots):
+            tracker.log_artifact(path)
+    return whole.metrics
+
+
+def _whole_run(memory: AgentMemory, run: Path, size: StreamSize, seed: int, wall_seconds: float) -> Run:
+    settings, files = memory.settings, StreamFiles(run)
     records = [record for step in range(files.step_count) if (record := files.record(step)) is not None]
     answers = [row for step in range(files.step_count) for row in files.answers(step)]
     decisions = stream_decisions(settings, run, files.step_count)
-    with AgentMemory.open(settings) as memory:
-        nights = [
-            summary
-            for step in STREAM_SIZES[size].nights_after
-            if (summary := _night_summary(memory, files, run, step)) is not None
-        ]
-        large_only = _large_only_flops(memory, decisions)
-        net_bytes = NetBytes(**measure_bytes(memory.memory))
-        models = {"small": memory.models.small.fingerprint, "large": memory.models.reader.fingerprint}
+    nights = [_night_summary(memory, files, run, step) for step in size.nights_after]
+    told = tuple(night for night in nights if night is not None)
     arms = tuple(
         _arm(name, answers, records, seed)
         for name in (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
@@ -64,55 +71,43 @@ def finish_run(
     metrics = run_metrics(
         answers,
         arms,
-        nights,
+        told,
         n_facts=records[-1].n_distinct,
-        storage_ratio_before_consolidation=_ratio_before_night(records, size),
+        storage_ratio_before_consolidation=records[size.nights_after[0]].storage_ratio,
         escalation=escalation_share(decisions),
-        routing_cost=routing_cost_ratio(sum(decision.flops for decision in decisions), large_only),
-        net_bytes=net_bytes,
+        routing_cost=routing_cost_ratio(
+            sum(decision.flops for decision in decisions), _large_only_flops(memory, decisions)
+        ),
+        net_bytes=NetBytes(**measure_bytes(memory.memory)),
         wall_seconds=wall_seconds,
         seed=seed,
         profile=settings.profile,
     )
-    config = RunConfig(
-        run_id=run.name,
-        digest=settings.digest(),
-        resolved=settings.model_dump(mode="json"),
-        seeds=(seed,),
-        models=models,
-    )
-    whole = Run(
-        config=config,
+    return Run(
+        config=_config(memory, run, seed),
         metrics=metrics,
         arms=arms,
         steps=tuple(records),
-        consolidations=tuple(nights),
+        consolidations=told,
         decisions=tuple(decisions),
         answers=tuple(answers),
     )
-    write_run(run, whole)
-    page = write_report(whole, run)
-    plots = write_pngs(whole, run / "plots")
-    with joined_run(settings, mlflow_run_id) as tracker:
-        tracker.log_metrics({
-            name: float(value)
-            for name, value in metrics.model_dump().items()
-            if isinstance(value, int | float)
-        })
-        for path in (page, run / "metrics.json", run / "decisions.jsonl", run / "answers.jsonl", *plots):
-            tracker.log_artifact(path)
-    return metrics
+
+
+def _config(memory: AgentMemory, run: Path, seed: int) -> RunConfig:
+    return RunConfig(
+        run_id=run.name,
+        digest=memory.settings.digest(),
+        resolved=memory.settings.model_dump(mode="json"),
+        seeds=(seed,),
+        models={"small": memory.models.small.fingerprint, "large": memory.models.reader.fingerprint},
+    )
 
 
 def _arm(name: str, answers: list[AnswerRow], records: list[StepRecord], seed: int) -> ArmFigures:
     last = records[-1]
     storage = {FULL_STORE_ARM: 1.0, NO_MEMORY_ARM: 0.0}.get(name, last.storage_ratio)
     return arm_figures(name, answers, storage, seed)
-
-
-def _ratio_before_night(records: list[StepRecord], size: str) -> float:
-    first_night = STREAM_SIZES[size].nights_after[0]
-    return records[first_night].storage_ratio
 
 
 def _large_only_flops(memory: AgentMemory, decisions: list[RouteDecision]) -> float:

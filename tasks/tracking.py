@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shlex
 import threading
 import time
 import warnings
@@ -189,7 +190,7 @@ def joined_run(settings: Settings, mlflow_run_id: str | None) -> Iterator[Mlflow
 
 def track_ui_command(settings: Settings) -> str:
     """Return the shell command that shows the runs in a browser."""
-    return f"mlflow ui --backend-store-uri '{settings.tracking.resolved_uri}'"
+    return f"mlflow ui --workers 1 --backend-store-uri {shlex.quote(settings.tracking.resolved_uri)}"
 
 
 def _log_settings(tracker: MlflowTracker, settings: Settings) -> None:

@@ -30,9 +30,17 @@ COMMANDS = [
 ]
 CHANGES_STORE_SETTINGS = set(COMMANDS) - {"demo", "benchmark", "report", "models", "train-router"}
 MOST_CPU_SECONDS = 1.5
-HEAVY = (
-    "chromadb matplotlib mlflow numpy pandas peft prefect pydantic sklearn sqlalchemy torch transformers trl"
-)
+HEAVY = {
+    "chromadb",
+    "matplotlib",
+    "mlflow",
+    "numpy",
+    "prefect",
+    "sklearn",
+    "sqlalchemy",
+    "torch",
+    "transformers",
+}
 
 runner = CliRunner()
 

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
 def taken(home: Path) -> dict[str, Any]:
     """What `ingest` said about that file; a real process, as a user would start it."""
     code = "import sys; sys.argv[0] = 'sharpwave'; from sharpwave.cli.main import main; main()"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SHARPWAVE_HOME", raising=False)
     done = subprocess.run(
         [sys.executable, "-c", code, "ingest", "facts.jsonl", "--json", *tracking(home)],
         cwd=home,
@@ -71,10 +69,18 @@ def taken(home: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prefect_server() -> Iterator[None]:
+    """One server for the commands that run in this process."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=200):
+        yield
 
 
 def write_lines(path: Path, lines: Sequence[str | bytes]) -> None:
@@ -139,7 +145,7 @@ def test_nothing_but_bad_lines_fails(home, taken):
     write_lines(home / "bad.jsonl", list(BAD.values()))
     result = run(home, "ingest", "bad.jsonl", *tracking(home))
     assert result.exit_code == 1, result.output
-    assert f"{len(BAD)} lines were rejected; they are in " in result.stderr
+    assert f"{len(BAD)} lines rejected and kept in " in result.stderr
 
 
 def test_an_empty_file_is_a_warning(home, taken):

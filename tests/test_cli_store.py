@@ -275,7 +275,7 @@ def test_forget_leaves_the_words_in_no_file(store):
     NightFolder(store, "night-1").write(PLAN, plan)
     result = run(store, "forget", NEW.id[:12], input="y\n")
     assert result.exit_code == 0, result.output
-    assert "1 of 1 facts forgotten" in result.stdout
+    assert "1 of 1 fact forgotten" in result.stdout
     files = [path for path in store.rglob("*") if path.is_file()]
     assert [path for path in files if b"Solbakken" in path.read_bytes()] == []
     assert "only the tombstone is left" in run(store, "history", NEW.id).stdout

@@ -52,7 +52,7 @@ from sharpwave.settings import (
     SelectionSettings,
     WriteBackSettings,
 )
-from tests.tiny_models import tiny_language_model
+from tests.tiny_models import one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 
@@ -264,6 +264,19 @@ def test_a_night_killed_between_promotion_and_report_ends_with_the_same_report(m
     assert unfinished_nights(memory.directory) == ["night"]
     assert sleep(memory, refuse) == report
     assert snapshot(memory) == after
+
+
+def test_a_night_killed_at_its_very_end_leaves_no_update_behind(memory, load_model, monkeypatch):
+    def killed(folder):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NightFolder, "drop_update", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sleep(memory, load_model)
+    assert unfinished_nights(memory.directory) == ["night"]
+    assert sleep(memory, refuse).status == "promoted"
+    assert not NightFolder(memory.directory, "night").update.exists()
 
 
 def test_a_night_killed_while_judging_judges_again(memory, load_model):

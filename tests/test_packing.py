@@ -8,7 +8,7 @@ import torch
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation.packing import Segment, pack_row
 from consolidation.write_back import Anchor, TrainingTarget, encode_segments
-from tests.tiny_models import TINY_MODELS, tiny_language_model
+from tests.tiny_models import TINY_MODELS, one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
 
 PREFIX = [50, 51, 52]
 BARE = Segment((10, 11), (12, 13), prefixed=False, fact=0)

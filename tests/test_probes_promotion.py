@@ -14,7 +14,7 @@ from consolidation.promotion import decide, is_clear, passes
 from consolidation.records import FactTargets, KnownFact, ScaleTrial
 from sharpwave.records import Fact, FactStatus, ProbeResult
 from sharpwave.settings import DamageSettings, PromotionSettings
-from tests.tiny_models import tiny_language_model
+from tests.tiny_models import one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
 
 GATE = PromotionSettings(min_internalised_rate=0.5, max_damage_rate=0.1)
 

@@ -162,12 +162,12 @@ def test_no_file_holds_a_pickle(trained, tmp_path):
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_heads_of_another_model_are_refused(trained, tmp_path, name):
     trained.save(tmp_path)
-    with pytest.raises(ConfigError, match=f"the {name} model .*-1, but .* other-9.*sharpwave train-router"):
+    with pytest.raises(ConfigError, match=rf"the {name} model .*-1, but .* other-9.*sharpwave train-router"):
         RouterHeads.load(tmp_path, **{**MODELS, f"{name}_fingerprint": "other-9"})
 
 
 def test_missing_and_outdated_heads_name_the_remedy(trained, tmp_path):
-    with pytest.raises(ConfigError, match="no trained router heads.*sharpwave train-router"):
+    with pytest.raises(ConfigError, match=r"no trained router heads.*sharpwave train-router"):
         RouterHeads.load(tmp_path)
     trained.save(tmp_path)
     path = tmp_path / HEADS_FILE

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.missed_runs import collapse_missed_runs
 from flows.serve_schedule import deployment_name, serve_schedule
@@ -246,3 +247,18 @@ def test_start_after_prefect_was_imported_is_an_error(monkeypatch):
 def test_each_folder_has_its_own_deployment(tmp_path):
     assert deployment_name(Path("/a/store")) != deployment_name(Path("/b/store"))
     assert deployment_name(tmp_path).startswith(f"{tmp_path.name}-")
+
+
+def test_deployments_of_prefect_yaml_load_and_fit_their_flows():
+    from prefect.client.schemas.schedules import CronSchedule
+    from prefect.flows import load_flow_from_entrypoint
+
+    settings = yaml.safe_load((PROJECT_ROOT / "prefect.yaml").read_text(encoding="utf-8"))
+    assert settings["name"] == "sharpwave"
+    assert [item["name"] for item in settings["deployments"]] == ["nightly"]
+    for deployment in settings["deployments"]:
+        flow = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
+        flow.validate_parameters(deployment["parameters"])
+        assert deployment["parameters"].keys() <= flow.parameters.properties.keys()
+        for schedule in deployment["schedules"]:
+            CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])

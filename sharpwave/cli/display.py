@@ -44,6 +44,11 @@ def shown(text: str | None, limit: int = _TEXT_CHARS) -> str:
     return visible_text(text, limit)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 fact", "2 facts"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def console() -> Console:
     """Return a console for stdout; wide where nobody sees a line break."""
     from rich.console import Console

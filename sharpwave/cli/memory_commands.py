@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sharpwave.cli.display import note, print_json, print_table, say, shown, warn
+from sharpwave.cli.display import counted, note, print_json, print_table, say, shown, warn
 from sharpwave.cli.failures import FAILED
 from sharpwave.cli.flow_runs import flow_session
 from sharpwave.cli.model_commands import fetch_missing
@@ -227,9 +227,9 @@ def _print_summary(summary: IngestSummary) -> None:
         warn(text)
     more = summary.changed + summary.rejected - min(len(summary.notes), _NOTES_SHOWN)
     if more > 0:
-        warn(f"{more} more lines were mended or rejected")
+        warn(f"{counted(more, 'line')} more mended or rejected")
     say(
-        f"{summary.observed} facts taken in ({summary.new} new, {summary.repeats} repeats) in {summary.seconds:.1f} s"
+        f"{counted(summary.observed, 'fact')} taken in ({summary.new} new, {summary.repeats} repeats) in {summary.seconds:.1f} s"
     )
     actions = ", ".join(
         f"{count} {action.replace('_', '-')}" for action, count in sorted(summary.actions.items())
@@ -237,9 +237,9 @@ def _print_summary(summary: IngestSummary) -> None:
     if actions:
         say(f"routed: {actions}; {summary.escalation_rate:.0%} asked of the large model")
     if summary.changed:
-        warn(f"{summary.changed} lines were mended on the way in")
+        warn(f"{counted(summary.changed, 'line')} mended on the way in")
     if summary.rejected:
-        warn(f"{summary.rejected} lines were rejected; they are in {summary.rejects_path}")
+        warn(f"{counted(summary.rejected, 'line')} rejected and kept in {summary.rejects_path}")
     if not summary.lines:
         warn("there was no line to take in")
 
@@ -279,7 +279,11 @@ def _print_answer(answer: RecallAnswer, words: dict[str, str], *, with_question:
     if with_question:
         say(f"? {shown(answer.question)}")
     say(shown(answer.text, 2000) if answer.text.strip() else "(no answer)")
-    place = f"generation {answer.generation}" if not answer.fact_ids else f"{len(answer.fact_ids)} facts read"
+    place = (
+        f"generation {answer.generation}"
+        if not answer.fact_ids
+        else counted(len(answer.fact_ids), "fact") + " read"
+    )
     say(
         f"  from the {answer.origin.value} ({place}, least sure of a token at {answer.lowest_token_prob:.2f})"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eval.display_text import byte_size, percent
-from sharpwave.cli.display import print_table, say, shown, warn
+from sharpwave.cli.display import counted, print_table, say, shown, warn
 
 if TYPE_CHECKING:
     from consolidation.records import NightReport
@@ -26,7 +26,7 @@ def print_status(status: StoreStatus) -> None:
     """Print the state of a store for a person."""
     whose = "" if status.namespace is None else f", namespace {shown(status.namespace)}"
     say(
-        f"store {status.store}{whose}: {status.observed} facts, {percent(status.storage_ratio)} of them stored"
+        f"store {status.store}{whose}: {counted(status.observed, 'fact')}, {percent(status.storage_ratio)} of them stored"
     )
     print_table(
         ["status", "facts", "meaning"],
@@ -72,7 +72,9 @@ def _print_remarks(status: StoreStatus) -> None:
             "`sharpwave consolidate` goes on with them"
         )
     if status.counts["observed"] and not status.writer:
-        warn(f"{status.counts['observed']} facts wait to be routed; the next `sharpwave ingest` does it")
+        warn(
+            f"{counted(status.counts['observed'], 'fact')} not routed yet; the next `sharpwave ingest` does it"
+        )
 
 
 def _generation_row(item: Generation, current: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from sharpwave.cli.display import note, print_json, say, shown, warn
+from sharpwave.cli.display import counted, note, print_json, say, shown, warn
 from sharpwave.cli.failures import FAILED
 from sharpwave.cli.options import Choice, examples, input_file, takes_choice
 
@@ -76,7 +76,7 @@ def forget(
         print_json({"forgotten": count, "ids": found, "in_weights": [fact.id for fact in learnt]})
         return
     say(
-        f"{count} of {len(found)} facts forgotten"
+        f"{count} of {counted(len(found), 'fact')} forgotten"
         + ("" if count == len(found) else "; the others were before")
     )
     if learnt:
@@ -151,9 +151,11 @@ def rollback(
         print_json(receipt.model_dump(mode="json"))
         return
     say(f"generation {receipt.to_number} is current now, before it was {receipt.from_number}")
-    say(f"{receipt.readmitted} facts went back into the store, {receipt.internalised} left it")
+    say(f"{counted(receipt.readmitted, 'fact')} went back into the store, {receipt.internalised} left it")
     if receipt.overridden:
-        say(f"{receipt.overridden} facts were stored because the weights hold an older value of their slot")
+        say(
+            f"{counted(receipt.overridden, 'fact')} stored because the weights hold an older value of their slot"
+        )
 
 
 @takes_choice()
@@ -188,7 +190,7 @@ def export(
     if choice.as_json:
         print_json({"file": str(file), "facts": count})
     else:
-        say(f"{count} facts with their lives written to {file}")
+        say(f"{counted(count, 'fact')} with all that happened written to {file}")
 
 
 @takes_choice()
@@ -221,7 +223,7 @@ def import_(
         print_json(receipt.model_dump(mode="json"))
         return
     say(
-        f"{receipt.read} facts read, {receipt.new} of them new here, {receipt.generations} generations taken over"
+        f"{counted(receipt.read, 'fact')} read, {receipt.new} new here, {counted(receipt.generations, 'generation')} taken over"
     )
     if not receipt.same_weights:
         note("The generations of the export were not taken over: what only they knew is hot here.")
@@ -250,7 +252,7 @@ def _confirm(facts: list[StoredFact], *, yes: bool) -> None:
         return
     for fact in facts:
         note(f"{fact.id[:12]}  {'(forgotten before)' if fact.words is None else shown(fact.words.text)}")
-    typer.confirm(f"Forget {len(facts)} facts for good?", abort=True, err=True)
+    typer.confirm(f"Forget {counted(len(facts), 'fact')} for good?", abort=True, err=True)
 
 
 def _print_report(report: DoctorReport) -> None:
@@ -260,7 +262,7 @@ def _print_report(report: DoctorReport) -> None:
         if not report.is_repair:
             say(f"        {finding.remedy}")
     if report.clean:
-        say(f"the store is sound; {report.hot_facts} facts are in the index")
+        say(f"the store is sound; {counted(report.hot_facts, 'fact')} in the index")
     elif report.repaired:
         say("everything was mended")
     elif report.is_repair:

@@ -1,0 +1,359 @@
+"""Observing, labelling and deciding with a tiny random language model: no weights are needed, every path is real."""
+
+import json
+
+import numpy as np
+import pytest
+
+from carriers.language_model import LanguageModel
+from routers.cascade import CascadeRouter, repeat_decision
+from routers.examples import RoutingExample, collect_examples
+from routers.features import PROBE_FEATURES, Evidence
+from routers.labels import (
+    BehaviourLabel,
+    behaviour_key,
+    label_action,
+    label_cache_path,
+    label_facts,
+)
+from routers.observation import answer_place, observation_flops, observe, usable_evidence
+from routers.training import RouterTraining, train_router
+from sharpwave.errors import InputError
+from sharpwave.records import Fact, RouteAction, RouteStage
+
+SETTINGS = RouterTraining(folds=3, hidden_components=3, resplits=2)
+
+
+def tiny_model(seed, width=16):
+    """A Llama of four layers with one token per byte."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    alphabet = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    raw = Tokenizer(models.BPE(vocab={token: place for place, token in enumerate(alphabet)}, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<|endoftext|>"
+    )
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(alphabet),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+    )
+    return LanguageModel(LlamaForCausalLM(config).eval(), tokenizer, name="tiny", fingerprint=f"tiny{seed}")
+
+
+def a_fact(place, **changes):
+    answer = ["Oslo", "Lima", "Bern", "Riga"][place % 4]
+    values = {
+        "text": f"The seat of office {place} is {answer}.",
+        "questions": (f"Where is office {place}?", f"Which town has office {place}?"),
+        "answers": (answer, answer.upper()),
+    }
+    return Fact(**{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def small():
+    return tiny_model(1)
+
+
+@pytest.fixture(scope="module")
+def large():
+    return tiny_model(2, width=32)
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return [a_fact(place) for place in range(24)]
+
+
+@pytest.fixture(scope="module")
+def heads(small, large, facts):
+    """Heads for the tiny models; the truth is a rule on the text, since a random model knows nothing."""
+    bare = [a_fact(place, questions=(), answers=()) for place in range(24, 36)]
+    pool = [*facts, *bare]
+    seen = list(zip(pool, observe(small, pool), observe(large, pool), strict=True))
+    examples = []
+    for place, (fact, one, other) in enumerate(seen):
+        known, prob = place % 4 == 0, 0.9 if place % 4 == 1 else 0.1
+        label = BehaviourLabel(fact.id, known, True, "x", prob, label_action(known, prob))
+        examples.append(RoutingExample(one, other, label, fact.id))
+    sets = [examples[start::3] for start in range(3)]
+    return train_router(
+        *sets, SETTINGS, small_fingerprint=small.fingerprint, large_fingerprint=large.fingerprint
+    ).heads
+
+
+# --- observing
+
+
+def test_each_fact_offers_what_it_carries():
+    bare = a_fact(0, questions=(), answers=())
+    answered = a_fact(0, questions=())
+    elsewhere = a_fact(0, text="Nothing is said here.", questions=())
+    kinds = [usable_evidence(fact) for fact in (bare, answered, elsewhere, a_fact(0))]
+    assert kinds == [Evidence.TEXT, Evidence.SPAN, Evidence.TEXT, Evidence.PROBE]
+    assert usable_evidence(a_fact(0), Evidence.SPAN) is Evidence.SPAN
+    assert usable_evidence(a_fact(0), Evidence.TEXT) is Evidence.TEXT
+
+
+def test_answer_place_takes_the_canonical_answer_where_it_stands_last():
+    fact = a_fact(0, text="Oslo lies in Norway; the seat is Oslo.", answers=("Oslo", "Norway"))
+    assert answer_place(fact) == (33, 37)
+    assert answer_place(a_fact(0, answers=("Paris", "seat"))) == (4, 8)
+    assert answer_place(a_fact(0, answers=("Paris",))) is None
+
+
+def test_span_tokens_are_those_of_the_answer(small):
+    fact = a_fact(0)
+    start, end = answer_place(fact)
+    seen = observe(small, [fact])[0]
+    nll = small.forward_features([fact.text])[0].nll  # one token per byte
+    assert seen.groups["span"][1] == pytest.approx(nll[start:end].mean(), rel=1e-5)
+
+
+def test_observations_keep_order_and_do_not_depend_on_the_batch(small, facts):
+    mixed = [a_fact(9, text="ok"), *facts[:5], a_fact(3, questions=(), answers=()), facts[7]]
+    together = observe(small, mixed)
+    assert [item.fact_id for item in together] == [fact.id for fact in mixed]
+    for fact, seen in zip(mixed, together, strict=True):
+        alone = observe(small, [fact])[0]
+        for name, values in alone.groups.items():
+            assert np.allclose(values, seen.groups[name], atol=2e-4), name
+        assert seen.flops() == alone.flops()
+    assert observe(small, []) == []
+
+
+def test_one_character_text_and_unknown_script(small):
+    for text in ("a", "水", "🙂" * 300):
+        seen = observe(small, [Fact(text=text)])[0]
+        assert seen.evidence() is Evidence.TEXT
+        assert all(np.isfinite(values).all() for values in seen.groups.values())
+
+
+def test_a_limit_spares_the_probe_and_its_cost(small, facts):
+    full, spared = observe(small, facts[:2]), observe(small, facts[:2], Evidence.SPAN)
+    assert spared[0].evidence() is Evidence.SPAN
+    assert spared[0].probe_flops == 0
+    assert spared[0].flops() == full[0].flops(Evidence.SPAN) < full[0].flops()
+    assert dict(zip(PROBE_FEATURES, full[0].groups["probe"], strict=True))["has_probe"] == 1
+
+
+def test_cost_is_known_without_a_pass_and_counts_every_alias(small, facts):
+    for limit in Evidence:
+        assert observation_flops(small, facts[0], limit) == observe(small, facts[:1], limit)[0].flops()
+    one_answer = a_fact(0, answers=("Oslo",))
+    many = a_fact(0, answers=("Oslo", "OSLO", "oslo", "Oslo city"))
+    assert observation_flops(small, many) > observation_flops(small, one_answer)
+    assert observation_flops(small, many) == observation_flops(small, a_fact(0, answers=("Oslo", "OSLO")))
+
+
+def test_progress_is_counted(small, facts):
+    told = []
+    observe(small, facts, Evidence.TEXT, lambda done, total: told.append((done, total)))
+    assert told[-1] == (24, 24)
+
+
+# --- labels
+
+
+@pytest.mark.parametrize(
+    ("em_without", "prob", "action"),
+    [
+        (True, 0.1, RouteAction.NON_WRITE),
+        (False, 0.5, RouteAction.WRITE_UPDATE),
+        (False, 0.49, RouteAction.WRITE_NEW),
+    ],
+)
+def test_classes_follow_from_behaviour(em_without, prob, action):
+    assert label_action(em_without, prob) is action
+
+
+def test_gain_is_with_minus_without():
+    values = [
+        BehaviourLabel("f", without, with_it, "", 0.0, RouteAction.NON_WRITE).gain
+        for without, with_it in ((True, True), (False, True), (True, False))
+    ]
+    assert values == [0, 1, -1]
+
+
+class Counting:
+    """Passes everything on to a real model and counts the prompts decoded."""
+
+    def __init__(self, model, *, stop_after=10**9):
+        self.fingerprint = model.fingerprint
+        self.model = model
+        self.prompts = 0
+        self.stop_after = stop_after
+
+    def answer(self, prompts, prefix):
+        if self.prompts + len(prompts) > self.stop_after:
+            raise KeyboardInterrupt
+        self.prompts += len(prompts)
+        return self.model.answer(prompts, prefix)
+
+
+def test_labels_are_kept_and_a_changed_alias_changes_them_without_asking(small, tmp_path):
+    model = Counting(small)
+    first = label_facts(model, [a_fact(0), a_fact(1), a_fact(0)], cache_folder=tmp_path)
+    assert model.prompts == 4  # two different facts, without and with
+    assert first[0] == first[2]
+    assert not first[0].em_without
+    given = first[0].answer_without
+    again = label_facts(model, [a_fact(0, answers=("Oslo", given or "?"))], cache_folder=tmp_path)
+    assert model.prompts == 4
+    assert again[0].em_without is bool(given)
+    assert label_facts(model, [a_fact(0)], variant="adapter1", cache_folder=tmp_path)
+    assert model.prompts == 6
+    assert {path.stem for path in tmp_path.iterdir()} == {"tiny1", "tiny1-adapter1"}
+
+
+def test_a_killed_labelling_goes_on_where_it_stopped(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("routers.labels._FACTS_PER_CHUNK", 2)
+    facts = [a_fact(place) for place in range(6)]
+    with pytest.raises(KeyboardInterrupt):
+        label_facts(Counting(small, stop_after=9), facts, cache_folder=tmp_path)
+    path = label_cache_path(small.fingerprint, folder=tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4
+    path.write_text("\n".join(lines)[:-9], encoding="utf-8")  # and the last line was cut
+    rest, told = Counting(small), []
+    labels = label_facts(
+        rest, facts, cache_folder=tmp_path, on_count=lambda done, total: told.append((done, total))
+    )
+    assert rest.prompts == 6
+    assert told[0] == (3, 6)
+    assert told[-1] == (6, 6)
+    assert labels == label_facts(Counting(small), facts, cache_folder=tmp_path / "fresh")
+    for line in path.read_text(encoding="utf-8").splitlines()[-3:]:
+        json.loads(line)
+
+
+def test_key_depends_on_question_and_wording(monkeypatch):
+    key = behaviour_key(a_fact(0))
+    assert behaviour_key(a_fact(0, answers=("Oslo",))) == key
+    assert behaviour_key(a_fact(0, questions=("Where is office 0?",))) != key
+    monkeypatch.setattr("routers.labels.CLOSED_BOOK_PREFIX", "Other words.\n")
+    assert behaviour_key(a_fact(0)) != key
+
+
+def test_labels_need_a_question_and_training_two(small, large, tmp_path):
+    with pytest.raises(InputError, match="has no question"):
+        label_facts(small, [a_fact(0, questions=())], cache_folder=tmp_path)
+    single = a_fact(0, questions=("Where is office 0?",))
+    with pytest.raises(InputError, match=r"1 question\(s\)"):
+        collect_examples(small, large, [single], ["office"])
+
+
+def test_examples_join_both_models_and_the_label(small, large, facts, tmp_path):
+    steps = set()
+    made = collect_examples(
+        small, large, facts[:3], ["a", "b", "c"], on_step=lambda step, done, total: steps.add(step)
+    )
+    assert steps == {"label", "observe small", "observe large"}
+    for fact, item in zip(facts, made, strict=False):
+        assert item.small.fact_id == item.large.fact_id == item.label.fact_id == fact.id
+        assert item.small.flops() < item.large.flops()
+
+
+# --- deciding
+
+
+def test_decisions_are_complete_and_in_order(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads)
+    decisions = router.decide(facts, 3)
+    assert [decision.fact_id for decision in decisions] == [fact.id for fact in facts]
+    for decision in decisions:
+        total = decision.p_non_write + decision.p_write_new + decision.p_write_update
+        assert total == pytest.approx(1)
+        assert decision.generation == 3
+        assert decision.router_version == heads.version
+        assert "\n" not in decision.reason
+        assert decision.action.is_write == (decision.expected_gain > decision.storage_price)
+        expected_stage = (
+            RouteStage.LARGE if decision.gate_value > decision.escalation_price else RouteStage.SMALL
+        )
+        assert decision.stage is expected_stage
+    assert router.decide(facts, 3) == decisions
+    assert router.decide([], 3) == []
+
+
+def test_extreme_prices(small, large, heads, facts):
+    everything = CascadeRouter(small, large, heads, storage_price=0.0, escalation_price=1e9).decide(facts, 0)
+    assert all(decision.action.is_write for decision in everything)
+    assert {decision.stage for decision in everything} == {RouteStage.SMALL}
+    nothing = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9).decide(facts, 0)
+    assert {decision.action for decision in nothing} == {RouteAction.NON_WRITE}
+    assert {decision.stage for decision in nothing} == {RouteStage.LARGE}
+    for cheap, dear in zip(everything, nothing, strict=True):
+        assert dear.flops > cheap.flops > 0
+        assert dear.model_validate_json(dear.model_dump_json()) == dear
+
+
+def test_written_facts_get_the_likelier_class(small, large, heads, facts):
+    for decision in CascadeRouter(small, large, heads, storage_price=0.0).decide(facts, 0):
+        likelier = decision.p_write_update > decision.p_write_new
+        assert decision.action is (RouteAction.WRITE_UPDATE if likelier else RouteAction.WRITE_NEW)
+
+
+def test_a_slot_conflict_is_never_dropped_and_costs_no_escalation(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9)
+    conflict = facts[4].id
+    decisions = router.decide(facts, 1, conflicting_ids={conflict}, escalate_ids={conflict})
+    assert decisions[4].action is RouteAction.WRITE_UPDATE
+    assert decisions[4].stage is RouteStage.SMALL
+    assert "another live value" in decisions[4].reason
+    assert {decision.action for place, decision in enumerate(decisions) if place != 4} == {
+        RouteAction.NON_WRITE
+    }
+
+
+def test_a_caller_may_have_the_large_model_asked(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads, escalation_price=1e9)
+    decisions = router.decide(facts, 1, escalate_ids={facts[2].id})
+    assert [place for place, item in enumerate(decisions) if item.stage is RouteStage.LARGE] == [2]
+
+
+def test_decisions_do_not_depend_on_company(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads)
+    alone = router.decide([facts[5]], 0)[0]
+    among = router.decide(facts, 0)[5]
+    assert (alone.action, alone.stage, alone.flops) == (among.action, among.stage, among.flops)
+    assert alone.expected_gain == pytest.approx(among.expected_gain, abs=1e-3)
+
+
+def test_bare_texts_use_the_text_prices_and_no_probe(small, large, heads, facts):
+    bare = Fact(text="The seat of office 77 is Oslo.")
+    router = CascadeRouter(small, large, heads)
+    decision = router.decide([bare, facts[0]], 0)[0]
+    assert decision.storage_price == heads.prices[Evidence.TEXT].storage
+    assert decision.flops in (
+        pytest.approx(observation_flops(small, bare)),
+        pytest.approx(observation_flops(small, bare) + observation_flops(large, bare)),
+    )
+    unasked = CascadeRouter(small, large, heads, use_self_probe=False, escalation_price=-1e9)
+    asked = CascadeRouter(small, large, heads, escalation_price=-1e9)
+    assert unasked.decide(facts[:1], 0)[0].flops < asked.decide(facts[:1], 0)[0].flops
+    assert unasked.large_only_flops(facts[:1]) < asked.large_only_flops(facts[:1])
+
+
+def test_cost_ratio_adds_up(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads, escalation_price=-1e9)
+    spent = sum(decision.flops for decision in router.decide(facts, 0))
+    alone = sum(router.large_only_flops(facts))
+    screening = sum(observation_flops(small, fact, heads.small_limit) for fact in facts)
+    assert spent == pytest.approx(alone + screening)
+
+
+def test_repeats_write_nothing_and_cost_nothing():
+    decision = repeat_decision("f" * 32, 4, "v1")
+    assert (decision.action, decision.stage) == (RouteAction.NON_WRITE, RouteStage.REPEAT)
+    assert (decision.flops, decision.generation, decision.router_version) == (0.0, 4, "v1")
