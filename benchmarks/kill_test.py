@@ -60,7 +60,7 @@ from sharpwave.records import Fact, utc_now
 from sharpwave.settings import cache_home, load_settings
 
 SHARPWAVE = Path(sys.executable).with_name("sharpwave")
-COMMAND_SECONDS = 1200
+COMMAND_SECONDS = 3600
 KILLS_PER_EPISODE = 3
 ATTEMPTS = 5
 QUESTIONS = 12

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carriers.prompts import PromptForm, prefix_of
-from consolidation.packing import PackedRow, Segment, pack_row
+from consolidation.packing import PackedRow, Segment, pack_row, plan_steps
 from sharpwave.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -122,9 +122,10 @@ def train_update(
     )
 
 
-def planned_steps(segment_count: int, settings: WriteBackSettings) -> int:
-    """Return how many optimiser steps a training of so many segments takes."""
-    return math.ceil(segment_count / settings.batch_size) * settings.epochs
+def planned_steps(target_count: int, anchor_count: int, settings: WriteBackSettings) -> int:
+    """Return how many optimiser steps a training on so many targets, with such a bank, takes."""
+    per_epoch = target_count + min(settings.anchors_per_epoch, anchor_count)
+    return math.ceil(per_epoch / settings.batch_size) * settings.epochs
 
 
 def encode_segments(
@@ -222,10 +223,18 @@ def _make_trainer(
     from datasets import Dataset
     from transformers import PrinterCallback
 
-    def collate(examples: list[dict[str, int]]) -> dict[str, Any]:
-        return vars(pack_row([segments[example["segment"]] for example in examples], prefix_ids))
+    def collate(examples: list[dict[str, list[int]]]) -> dict[str, Any]:
+        (step,) = examples
+        return vars(pack_row([segments[number] for number in step["segments"]], prefix_ids))
 
-    dataset = Dataset.from_dict({"segment": list(range(len(segments))), "labels": [0] * len(segments)})
+    steps = plan_steps(
+        segments,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        anchors_per_epoch=settings.anchors_per_epoch,
+        seed=seed,
+    )
+    dataset = Dataset.from_dict({"segments": steps, "labels": [0] * len(steps)})
     trainer = _trainer_class()(
         model=model,
         args=_sft_config(settings, output, seed),
@@ -233,7 +242,9 @@ def _make_trainer(
         data_collator=collate,
         processing_class=tokenizer,
     )
-    trainer.remove_callback(PrinterCallback)  # it prints to standard output, which belongs to the command line
+    trainer.remove_callback(
+        PrinterCallback
+    )  # it prints to standard output, which belongs to the command line
     trainer.teacher, trainer.settings, trainer.on_log = teacher, settings, on_log
     trainer.remove_callback(PrinterCallback)  # prints to standard output
     return trainer
@@ -279,8 +290,9 @@ def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
 
     return SFTConfig(
         output_dir=str(output),
-        per_device_train_batch_size=settings.batch_size,
-        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=1,  # one packed row; the steps of all epochs are laid out beforehand
+        num_train_epochs=1,
+        train_sampling_strategy="sequential",
         learning_rate=settings.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=10,

@@ -10,12 +10,13 @@ from consolidation.night_folder import unfinished_nights
 from consolidation.records import NightReport
 from flows.consolidate_memory import consolidate_memory
 from flows.ingest_stream import ingest_stream
+from flows.missed_runs import collapse_missed_runs
 from tasks.inbox_tasks import archive_file_task, waiting_files
 from tasks.run_settings import begin_run, new_run_id
 from tasks.tracking import parent_run
 
 
-@flow(name="nightly-cycle")
+@flow(name="nightly-cycle", on_running=[collapse_missed_runs])
 def nightly_cycle(
     run_id: str | None = None,
     inbox: str | None = None,

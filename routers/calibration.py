@@ -7,6 +7,7 @@ the full store's. It assumes that facts to come and calibration facts are exchan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ STORAGE_PRICES: tuple[float, ...] = tuple(
 )
 """The prices tested, in this order; fixed beforehand, as the test requires."""
 FRONTIER_RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
-_FRONTIER_EVERY = 6
+_FRONTIER_EVERY = 10
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,17 @@ class Promise:
     n: int
     p_value: float
 
+    @property
+    def least_n(self) -> int:
+        """Calibration facts answered by a full store without which no price above 0 can be certified."""
+        return math.ceil(math.log(1 - self.confidence) / math.log(1 - self.target_loss))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with the assumption the promise rests on."""
-        return asdict(self) | {"assumes": "facts to come are exchangeable with the calibration facts"}
+        return asdict(self) | {
+            "least_n": self.least_n,
+            "assumes": "facts to come are exchangeable with the calibration facts",
+        }
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,10 @@ class RouterHeads:
         return replace(self, version=_version_of(_description_of(self, save(_arrays_of(self)))))
 
     def save(
-        self, folder: Path, card: Mapping[str, Any] | None = None, frontier: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        card: Mapping[str, Any] | None = None,
+        frontier: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
     ) -> str:
         """Write the heads, their card and their frontier into a folder, and return the heads' version.
 
@@ -97,7 +100,7 @@ class RouterHeads:
         description = _description_of(self, arrays)
         version = _version_of(description)
         _replace(folder / ARRAYS_FILE, arrays)
-        _replace(folder / FRONTIER_FILE, _json_bytes(dict(frontier or {})))
+        _replace(folder / FRONTIER_FILE, _table_bytes(frontier or {}))
         _replace(folder / CARD_FILE, _json_bytes({"version": version, **(card or {})}))
         _replace(folder / HEADS_FILE, _json_bytes(description | {"version": version}))
         return version
@@ -236,6 +239,19 @@ def _version_of(description: Mapping[str, Any]) -> str:
 
 def _json_bytes(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _table_bytes(tables: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
+    """Write rows of figures as one array per line under one list of columns, which reads and diffs well."""
+    parts = []
+    for name, rows in tables.items():
+        columns = list(rows[0]) if rows else []
+        lines = [json.dumps([round(row[column], 6) for column in columns]) for row in rows]
+        body = ",\n      ".join(lines)
+        parts.append(
+            f'  {json.dumps(name)}: {{\n    "columns": {json.dumps(columns)},\n    "rows": [\n      {body}]}}'
+        )
+    return ("{\n" + ",\n".join(parts) + "\n}\n").encode("utf-8")
 
 
 def _replace(path: Path, content: bytes) -> None:

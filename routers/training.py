@@ -162,7 +162,8 @@ def _train(
         kind.value: {
             "promise": promise,
             "gate_storage_price": gates[kind].storage_price,
-            "report": _report(scores[kind], cascade_scores(heads, calibration, kind), prices, settings),
+            "report": _report(scores[kind], cascade_scores(heads, calibration, kind), prices, settings)
+            | {"gate_utility": _gate_utility(scores[kind], gates[kind], settings)},
         }
         for kind, (prices, promise) in promises.items()
     }
@@ -241,8 +242,11 @@ def _report(
             seed=settings.seed,
         ),
         "resplits": settings.resplits,
-        "gate_utility": compare_gates(report, prices.storage, settings.max_escalation, settings.seed),
     }
+
+
+def _gate_utility(report: CascadeScores, fitted: FittedGate, settings: RouterTraining) -> dict[str, float]:
+    return compare_gates(report, fitted.storage_price, settings.max_escalation, settings.seed)
 
 
 def _card(

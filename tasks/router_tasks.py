@@ -16,7 +16,7 @@ from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.tracking import joined_run
 
-FACTS_PER_SPLIT = {"train": 700, "calibration": 400, "report": 300}
+FACTS_PER_SPLIT = {"train": 500, "calibration": 500, "report": 200}
 """Facts labelled by default; a full labelling of the corpus takes hours on two cores."""
 
 ANCHORS_WANTED = {"train": 260, "gate": 100}

@@ -35,10 +35,10 @@ GOOD = [
 ]
 BAD = {
     "broken JSON": '{"text": "half a line',
-    "a fact needs at least one visible character": '{"text": "  "}',
-    "should be": '{"text": 17}',
-    "unknown key 'txet'": '{"txet": "The colour is red."}',
-    "at most": json.dumps({"text": "a" * 1_000_000}),
+    "is empty; give it visible text": '{"text": "  "}',
+    "expected text, not a number": '{"text": 17}',
+    "'txet': unknown key; did you mean 'text'?": '{"txet": "The colour is red."}',
+    "is 1000000 characters long": json.dumps({"text": "a" * 1_000_000}),
     "is not UTF-8": b'{"text": "caf\xe9"}',
 }
 MENDED = [

@@ -207,6 +207,14 @@ def test_history_by_the_beginning_of_an_id(store):
     assert all(reasons.values())
 
 
+def test_history_tells_a_repeat_from_the_first_time(store):
+    with writer(store) as memory:
+        memory.observe([NEW], "evening")
+    events = data(run(store, "history", NEW.id, "--json"))["events"]
+    reasons = [event["reason"] for event in events if event["kind"] == "observed"]
+    assert reasons == ["recorded word for word", "it came again"]
+
+
 def test_history_page(store):
     page = run(store, "history", OLD_VALUE.id).stdout
     assert page.startswith(f"{OLD_VALUE.id}  superseded\nAda lives in Rome.\n")

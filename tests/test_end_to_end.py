@@ -52,13 +52,34 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
         "SHARPWAVE_HOME": str(embedded_models["large"].parents[1]),
         "SHARPWAVE_OFFLINE": "1",
         "PREFECT_HOME": str(place / "prefect"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{place / 'mlflow.db'}",
     }
-    shortened = ["epochs=5", "anchor_count=40"]
-    options = [part for item in shortened for part in ("--set", f"consolidation.write_back.{item}")]
-    command = [sys.executable, "-m", "sharpwave.cli.main", "demo", "--size", "tiny", "--out", "run", "--seed", "3"]
+    shortened = [
+        "write_back.epochs=6",
+        "write_back.anchor_count=60",
+        "promotion.scales=[1.0]",
+        "promotion.max_damage_rate=0.6",
+    ]
+    options = [part for item in shortened for part in ("--set", f"consolidation.{item}")]
+    command = [
+        sys.executable,
+        "-m",
+        "sharpwave.cli.main",
+        "demo",
+        "--size",
+        "tiny",
+        "--out",
+        "run",
+        "--seed",
+        "3",
+    ]
     done = subprocess.run(
-        [*command, *options], cwd=place, env=environment, capture_output=True, text=True, timeout=850, check=False
+        [*command, *options],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=850,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Demo(place / "run", done.stdout)
@@ -115,7 +136,9 @@ def test_night_trained_something_and_evicted_only_what_it_proved(demo: Demo, mem
 def test_every_damaged_fact_is_back_in_the_index(demo: Demo, memory: ExternalMemory) -> None:
     verdict = demo.night(night_folder.VERDICT, NightVerdict)
     assert isinstance(verdict, NightVerdict)
-    live = {fact.id for fact in memory.ledger.facts(verdict.damaged) if fact.status is not FactStatus.SUPERSEDED}
+    live = {
+        fact.id for fact in memory.ledger.facts(verdict.damaged) if fact.status is not FactStatus.SUPERSEDED
+    }
     assert live <= memory.index.ids()
 
 
@@ -152,7 +175,7 @@ def test_page_is_self_contained_and_output_shows_the_arms(demo: Demo) -> None:
 def test_mlflow_holds_parent_nested_runs_and_curves(demo: Demo) -> None:
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{demo.folder.parent / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{demo.folder.parent / 'mlruns' / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'sharpwave'")
     runs = client.search_runs([experiment.experiment_id])
     parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
@@ -193,5 +216,3 @@ def test_rollback_brings_evicted_facts_back_to_the_index(
         assert memory.generations.current().number == 0
         assert gone <= memory.index.ids()
         assert memory.doctor().clean
-
-

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from carriers.language_model import LanguageModel
+from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX
 from routers.cascade import CascadeRouter, repeat_decision
 from routers.examples import RoutingExample, collect_examples
 from routers.features import PROBE_FEATURES, Evidence
@@ -25,27 +26,33 @@ SETTINGS = RouterTraining(folds=3, hidden_components=3, resplits=2)
 
 
 def tiny_model(seed, width=16):
-    """A Llama of four layers with one token per byte."""
+    """A random Llama of four layers that reads the prompts in tokens of a few letters."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    alphabet = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    raw = Tokenizer(models.BPE(vocab={token: place for place, token in enumerate(alphabet)}, merges=[]))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1200,
+        show_progress=False,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    raw.train_from_iterator([CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX] * 3, trainer)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=raw, eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<|endoftext|>"
     )
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(alphabet),
+        vocab_size=len(tokenizer),
         hidden_size=width,
         intermediate_size=2 * width,
         num_hidden_layers=4,
         num_attention_heads=2,
         num_key_value_heads=2,
-        max_position_embeddings=2048,
+        max_position_embeddings=1024,
     )
     return LanguageModel(LlamaForCausalLM(config).eval(), tokenizer, name="tiny", fingerprint=f"tiny{seed}")
 
@@ -116,8 +123,14 @@ def test_span_tokens_are_those_of_the_answer(small):
     fact = a_fact(0)
     start, end = answer_place(fact)
     seen = observe(small, [fact])[0]
-    nll = small.forward_features([fact.text])[0].nll  # one token per byte
-    assert seen.groups["span"][1] == pytest.approx(nll[start:end].mean(), rel=1e-5)
+    nll = small.forward_features([fact.text])[0].nll
+    ids = small.tokenizer(fact.text, add_special_tokens=False)["input_ids"]
+    ends = [len(small.tokenizer.decode(ids[: place + 1])) for place in range(len(ids))]
+    inside = [
+        place for place, upto in enumerate(ends) if upto > start and (place == 0 or ends[place - 1] < end)
+    ]
+    assert "".join(small.tokenizer.decode(ids[place]) for place in inside).strip() == "Oslo"
+    assert seen.groups["span"][1] == pytest.approx(nll[inside].mean(), rel=1e-4)
 
 
 def test_observations_keep_order_and_do_not_depend_on_the_batch(small, facts):

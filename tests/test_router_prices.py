@@ -82,6 +82,7 @@ def test_too_few_facts_keep_the_promise_by_storing_everything():
     few = world(100, seed=3)
     promise = certified(few, 0.0)
     assert (promise.storage_price, promise.errors) == (0.0, 0)
+    assert promise.n < promise.least_n == 149
     point = operating_point(few, promise.storage_price, 0.0)
     assert (point.storage_ratio, point.em_loss, point.em_retention) == (1.0, 0.0, 1.0)
 

@@ -11,7 +11,7 @@ from routers.calibration import operating_point
 from routers.examples import RoutingExample, cascade_scores
 from routers.features import Evidence, feature_vector
 from routers.head_fitting import fit_classes, fit_ridge, group_folds
-from routers.heads import ARRAYS_FILE, CARD_FILE, HEADS_FILE, RouterHeads, load_card
+from routers.heads import ARRAYS_FILE, CARD_FILE, FRONTIER_FILE, HEADS_FILE, RouterHeads, load_card
 from routers.labels import BehaviourLabel, label_action
 from routers.linear import LinearMap, softmax
 from routers.observation import FactObservation
@@ -113,6 +113,7 @@ def test_the_card_tells_what_the_heads_were_made_from(trained):
     assert card["sets"]["train"]["facts"] == 360
     assert sum(card["sets"]["train"]["classes"].values()) == 360
     assert card["made_with"]["seed"] == 3
+    assert card["evidence"]["probe"]["report"]["gate_utility"]["oracle"] > 0
     promise = card["evidence"]["probe"]["promise"]
     assert (promise["target_loss"], promise["confidence"]) == (0.02, 0.95)
     assert promise["p_value"] <= 0.05
@@ -281,6 +282,16 @@ def test_macro_f1_and_confusion_by_hand():
     table = confusion_counts(truth, guess)
     assert table[RouteAction.WRITE_UPDATE.value][RouteAction.WRITE_NEW.value] == 1
     assert table["non_write"] == {"non_write": 1, "write_new": 1, "write_update": 0}
+
+
+def test_the_frontier_is_a_table_per_kind_of_evidence(trained, tmp_path):
+    trained.save(tmp_path)
+    tables = json.loads((tmp_path / FRONTIER_FILE).read_text(encoding="utf-8"))
+    for kind, points in trained.frontier.items():
+        assert len(tables[kind]["rows"]) == len(points)
+        first = dict(zip(tables[kind]["columns"], tables[kind]["rows"][0], strict=True))
+        assert first["storage_ratio"] == 1.0
+    assert (tmp_path / FRONTIER_FILE).stat().st_size < 80_000
 
 
 def test_card_file_is_readable_text(trained, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sharpwave.records import EventKind, RouteStage
@@ -31,8 +32,16 @@ _STANDING = {
 }
 
 
-def reason_of(event: Event) -> str:
-    """Return why an event happened, in one line."""
+def reasons_of(events: Sequence[Event]) -> list[str]:
+    """Return a reason for each event of one fact, oldest first."""
+    reasons = [_reason(event) for event in events]
+    observed = [place for place, event in enumerate(events) if event.kind is EventKind.OBSERVED]
+    for place in observed[1:]:
+        reasons[place] = "it came again"
+    return reasons
+
+
+def _reason(event: Event) -> str:
     payload = event.payload
     if event.kind is EventKind.ROUTED:
         return _route(payload)

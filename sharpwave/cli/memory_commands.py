@@ -228,9 +228,8 @@ def _print_summary(summary: IngestSummary) -> None:
     more = summary.changed + summary.rejected - min(len(summary.notes), _NOTES_SHOWN)
     if more > 0:
         warn(f"{counted(more, 'line')} more mended or rejected")
-    say(
-        f"{counted(summary.observed, 'fact')} taken in ({summary.new} new, {summary.repeats} repeats) in {summary.seconds:.1f} s"
-    )
+    taken = f"{counted(summary.observed, 'fact')} taken in ({summary.new} new, {summary.repeats} repeats)"
+    say(f"{taken} in {summary.seconds:.1f} s")
     actions = ", ".join(
         f"{count} {action.replace('_', '-')}" for action, count in sorted(summary.actions.items())
     )
@@ -302,9 +301,9 @@ def _life(ledger: Ledger, fact_id: str) -> tuple[StoredFact, list[Event]]:
 
 def _reasons(stored: StoredFact, events: list[Event]) -> list[str]:
     """Return a reason per event; the last decision is kept with its own words, the earlier ones as figures."""
-    from sharpwave.cli.event_wording import reason_of
+    from sharpwave.cli.event_wording import reasons_of
 
-    reasons = [reason_of(event) for event in events]
+    reasons = reasons_of(events)
     decision = stored.last_decision
     if decision is not None:
         figures = decision.model_dump(mode="json", exclude={"fact_id", "reason"})

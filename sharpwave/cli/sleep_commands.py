@@ -99,7 +99,7 @@ def train_router(
     ] = 0.02,
     max_escalation: Annotated[
         float, typer.Option(min=0, max=1, help="Largest share of facts that the large model is asked about.")
-    ] = 0.4,
+    ] = 0.3,
 ) -> None:
     """Train the router's heads and gate anew from what the models themselves answer. Takes an hour or more.
 

@@ -25,9 +25,8 @@ _MEANINGS = {
 def print_status(status: StoreStatus) -> None:
     """Print the state of a store for a person."""
     whose = "" if status.namespace is None else f", namespace {shown(status.namespace)}"
-    say(
-        f"store {status.store}{whose}: {counted(status.observed, 'fact')}, {percent(status.storage_ratio)} of them stored"
-    )
+    facts = counted(status.observed, "fact")
+    say(f"store {status.store}{whose}: {facts}, {percent(status.storage_ratio)} of them stored")
     print_table(
         ["status", "facts", "meaning"],
         [[name, str(count), _MEANINGS[name]] for name, count in status.counts.items()],

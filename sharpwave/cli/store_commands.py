@@ -222,9 +222,8 @@ def import_(
     if choice.as_json:
         print_json(receipt.model_dump(mode="json"))
         return
-    say(
-        f"{counted(receipt.read, 'fact')} read, {receipt.new} new here, {counted(receipt.generations, 'generation')} taken over"
-    )
+    say(f"{counted(receipt.read, 'fact')} read, {receipt.new} new here")
+    say(f"{counted(receipt.generations, 'generation')} taken over")
     if not receipt.same_weights:
         note("The generations of the export were not taken over: what only they knew is hot here.")
 
