@@ -41,7 +41,9 @@ def main(
     models = shared_models(settings.models)
     familiar = [item.item for item in known_world_facts(models.reader, "calibration", known, seed)[:known]]
     ids = {item.id for item in familiar}
-    others = [item for item in router_facts({"calibration": unknown * 2}, seed)["calibration"] if item.id not in ids]
+    others = [
+        item for item in router_facts({"calibration": unknown * 2}, seed)["calibration"] if item.id not in ids
+    ]
     asked = familiar + others[:unknown]
     stored = familiar[::2] + others[:unknown]
     with tempfile.TemporaryDirectory() as folder:

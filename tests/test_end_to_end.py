@@ -20,9 +20,7 @@ from sharpwave.records import EventKind, FactStatus, RouteStage
 
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 
-KEYS = """n_facts storage_ratio storage_ratio_before_consolidation em em_full_store em_no_memory em_retention
-escalation_rate routing_cost_ratio selected internalised evicted damaged readmitted stable_probed damage_rate
-em_before_consolidation em_after_consolidation net_bytes wall_seconds seed profile""".split()
+KEYS = json.loads(Path(__file__).with_name("demo_metrics_keys.json").read_text(encoding="utf-8"))
 
 
 class Demo(NamedTuple):
