@@ -62,8 +62,8 @@ WRITE_BACK = WriteBackSettings(
     lora_rank=4,
     lora_alpha=8,
     epochs=40,
-    batch_size=8,
-    learning_rate=5e-3,
+    batch_size=6,
+    learning_rate=1e-2,
     distill_weight=0.0,
     anchor_count=0,
 )
@@ -77,7 +77,12 @@ BOXES = [
     Fact(
         text=f"Box {number} holds blue.",
         slot=Slot(subject=f"box {number}", relation="content"),
-        questions=(f"What is in box {number}?", f"What does box {number} hold?"),
+        questions=(
+            f"What is in box {number}?",
+            f"What does box {number} hold?",
+            f"What lies in box {number}?",
+            f"What is inside box {number}?",
+        ),
         answers=("blue",),
         valid_from="2020",
     )

@@ -86,6 +86,7 @@ def _shape() -> dict[str, Any]:
         "intermediate_size": 2 * WIDTH,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": 4,
+        "initializer_range": 0.4,  # with less, no training could make a tiny model sure of a token
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
