@@ -17,6 +17,7 @@ import psutil
 from store_checks import Picture, file_marks, look, look_after_kill
 
 LOOK_SECONDS = 0.02
+LOOK_ANYWAY_SECONDS = 0.3
 ORPHAN_SECONDS = 20.0
 DONE = "finishing"
 
@@ -113,11 +114,13 @@ class WatchedRun:
         return Outcome(self.seen, seconds, stage, code, output, errors, self.spans)
 
     def _watch(self) -> None:
-        last, looked_at = time.monotonic(), None
+        last, looked, looked_at = time.monotonic(), 0.0, None
         while self.process.poll() is None:
             marks = file_marks(self._place.store)
-            if marks != looked_at and (picture := look(self._place.store)) is not None:
-                self.seen, looked_at = picture, marks
+            # now and then anyway: a commit can be seen only some time after its files have changed
+            if marks != looked_at or last - looked >= LOOK_ANYWAY_SECONDS:
+                self.seen = look(self._place.store) or self.seen
+                looked, looked_at = last, marks
             self.stage = self._stage_of(self._place, self.seen, self._started_at)
             now = time.monotonic()
             self.spans[self.stage] += now - last

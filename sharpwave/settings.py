@@ -151,11 +151,11 @@ class WriteBackSettings(SettingsGroup):
     """Passes over the training targets."""
     batch_size: PositiveInt = 24
     """Targets and anchors packed into one optimiser step."""
-    distill_weight: NonNegativeFloat = 10.0
+    distill_weight: NonNegativeFloat = 20.0
     """Weight of staying close to the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
-    anchors_per_epoch: NonNegativeInt = 100
+    anchors_per_epoch: NonNegativeInt = 120
     """How many of them each epoch draws anew; the rest of an epoch are the training targets."""
     max_train_seconds: NonNegativeFloat = 0.0
     """Wall-clock limit of the training in seconds, after which it stops early; 0 means no limit."""

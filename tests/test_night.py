@@ -81,7 +81,7 @@ BOXES = [
             f"What is in box {number}?",
             f"What does box {number} hold?",
             f"What lies in box {number}?",
-            f"What is inside box {number}?",
+            f"What does box {number} hold now?",
         ),
         answers=("blue",),
         valid_from="2020",

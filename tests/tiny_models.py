@@ -46,7 +46,7 @@ def tiny_llama(seed: int = 0) -> Any:
     config = LlamaConfig(
         num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=True, **_shape()
     )
-    return LlamaForCausalLM(config).eval()
+    return _sharpened(LlamaForCausalLM(config))
 
 
 def tiny_gemma(seed: int = 0) -> Any:
@@ -64,7 +64,7 @@ def tiny_gemma(seed: int = 0) -> Any:
         layer_types=["sliding_attention", "full_attention"] * (LAYERS // 2),
         **_shape(),
     )
-    return Gemma3ForCausalLM(config).eval()
+    return _sharpened(Gemma3ForCausalLM(config))
 
 
 TINY_MODELS: dict[str, Callable[[int], Any]] = {"llama": tiny_llama, "gemma": tiny_gemma}
@@ -78,6 +78,15 @@ def tiny_language_model(kind: str = "llama", seed: int = 0, adapter: Path | None
     return LanguageModel(model, tiny_tokenizer(), name=f"tiny-{kind}", fingerprint=f"tiny-{kind}-{seed}")
 
 
+def _sharpened(model: Any) -> Any:
+    """Enlarge the tied embeddings: with small ones no training could make a narrow model sure of a token."""
+    import torch
+
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(5)
+    return model.eval()
+
+
 def _shape() -> dict[str, Any]:
     tokenizer = tiny_tokenizer()
     return {
@@ -86,7 +95,7 @@ def _shape() -> dict[str, Any]:
         "intermediate_size": 2 * WIDTH,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": 4,
-        "initializer_range": 0.4,  # with less, no training could make a tiny model sure of a token
+        "initializer_range": 0.08,
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
