@@ -40,7 +40,7 @@ _ADDED_CLAUSE = re.compile(
 )
 _NAME = re.compile(r"[^\W\d_a-zà-ÿ][\w'’-]*(?: (?:\d+ )?(?:de |del |la |of |the )?[^\W\d_a-zà-ÿ][\w'’-]*)*")
 _CJK = re.compile(r"[\u3400-\u9fff]")
-_SPANISH = re.compile(r"[¿¡áéíóúñ]|\b(?:el|los|las|una|es|del|que|por|con|en|su|se)\b", re.IGNORECASE)
+_SPANISH = re.compile(r"[¿¡áéíóúñ]|\b(?:el|los|las|es|del|que|por|con|en|su|se)\b", re.IGNORECASE)
 _ENGLISH = re.compile(r"\b(?:the|is|are|was|of|to|and|has|with|for|at|by|my)\b", re.IGNORECASE)
 _EDGE = " \t\n.,;:!?¡¿。，；：！？、\"'“”‘’«»()（）"
 
@@ -116,7 +116,8 @@ def _small_words() -> frozenset[str]:
     extra = (
         "what which who whom whose when where how many much does did has have had this that these those its his "
         "her their our your you they she him them are was were been being qué que quién cuál cuándo dónde cómo "
-        "cuánto cuántos está tiene son era fue llama esta este sus los las una there can will would could my mi"
+        "name named call called calls llama llamado llamada "
+        "cuánto cuántos está tiene son era fue esta este sus los las una there can will would could my mi"
     )
     lists = [*_ARTICLES.values(), *_JOINTS.values(), extra]
     return frozenset(word for words in lists for word in words.split())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ def known_world_facts(
     wanted: int,
     seed: int,
     on_found: Callable[[int], None] | None = None,
+    *,
+    known_elsewhere: Collection[str] = (),
 ) -> list[KnownWorldFact]:
     """Ask the model facts of a split, in seeded order, until enough are known or all were asked.
 
@@ -43,9 +46,13 @@ def known_world_facts(
         wanted: Stop after the batch in which this many are found.
         seed: Seeds the order.
         on_found: Told after each batch how many more were found.
+        known_elsewhere: Probe questions of other facts that the model answers. Relations with a large share of
+            them are asked first, which finds the same number with a fraction of the questions.
     """
     pool = [item for item in load_world_corpus() if split_of(item.group) == split]
     pool = StableDraw(seed, f"known/{split}").shuffled(pool, "pool")
+    likely = _known_shares(known_elsewhere)
+    pool.sort(key=lambda item: -likely[item.relation])  # stable: seeded order within a relation
     known: list[KnownWorldFact] = []
     for start in range(0, len(pool), _ASKED_AT_ONCE):
         if len(known) >= wanted:
@@ -55,6 +62,16 @@ def known_world_facts(
         if on_found is not None:
             on_found(len(found))
     return known
+
+
+def _known_shares(questions: Collection[str]) -> Counter[str]:
+    """Return for each relation the share of its facts, in the whole corpus, whose probe question is given."""
+    hits: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for item in load_world_corpus():
+        sizes[item.relation] += 1
+        hits[item.relation] += item.probe_question in questions
+    return Counter({relation: hits[relation] / size for relation, size in sizes.items()})
 
 
 def _known_among(model: LanguageModel, items: Sequence[CorpusFact]) -> list[KnownWorldFact]:

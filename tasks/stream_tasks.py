@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from consolidation.anchors import read_anchors
 from eval.arms import Arm, NoMemoryArm, PlainStore, RecallArm, full_store_arm, random_arm
 from eval.metrics import storage_ratio
 from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
@@ -52,7 +53,9 @@ def _known_ids(settings: Settings, n_facts: int, seed: int) -> set[str]:
     progress = current_progress()
     progress.stage("asking the model what it knows", wanted)
     reader = shared_models(settings.models).reader
-    return {known.item.id for known in known_world_facts(reader, "report", wanted, seed, progress.advance)}
+    bank = {anchor.question for anchor in read_anchors(settings.consolidation.anchors_file)}
+    found = known_world_facts(reader, "report", wanted, seed, progress.advance, known_elsewhere=bank)
+    return {known.item.id for known in found}
 
 
 def ask_step(settings_path: str, run_folder: str, step: int, mlflow_run_id: str | None) -> StepRecord:
