@@ -18,7 +18,7 @@ from carriers.index_entry import IndexEntry
 from carriers.index_outbox import drain_outbox
 from carriers.memory_index import MemoryIndex
 from carriers.store_layout import INDEX_NAME, open_generations, open_ledger
-from carriers.write_lock import WriteLock, describe_holder
+from carriers.write_lock import NIGHT_LOCK_NAME, WriteLock, describe_holder, is_locked
 from sharpwave.errors import IntegrityError, SharpwaveError, StoreBusyError, StoreError
 from sharpwave.records import FactStatus, GenerationStatus
 
@@ -85,7 +85,8 @@ def examine_and_repair(
         with MemoryIndex.open(index_folder, embedder) as index:
             _mend_rows(index, ledger, found)
             drain_outbox(ledger, index)
-    generations.discard_interrupted()
+    if not is_locked(directory / NIGHT_LOCK_NAME):
+        generations.discard_interrupted()
     remove_folders(generations.orphan_folders())
     after = _examine(directory, ledger, generations, embedder, writer, has_sound_files=True)
     return replace(found, remaining=after.findings, is_repair=True)
@@ -107,7 +108,7 @@ def _examine(
         unrouted=tuple(ledger.unfinished()),
         # a consolidation in progress has a shadow by right
         interrupted_generations=()
-        if writer
+        if writer or is_locked(directory / NIGHT_LOCK_NAME)
         else tuple(item.number for item in generations.all() if item.status is GenerationStatus.SHADOW),
         orphan_adapters=tuple(str(path) for path in generations.orphan_folders()),
         adapter_problem=_adapter_problem(generations, current.number),

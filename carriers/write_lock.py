@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LOCK_NAME = "write.lock"
+NIGHT_LOCK_NAME = "night.lock"  # held for the whole of a consolidation
 POLL_SECONDS = 0.02
 
 
@@ -96,6 +97,23 @@ def take_file_lock(lock: BaseFileLock, timeout_seconds: float, busy: str) -> Non
         holder = describe_holder(Path(lock.lock_file))
         message = f"{busy} by {holder}; waited {timeout_seconds:g} s. Try again, or stop that process."
         raise StoreBusyError(message) from error
+
+
+def is_locked(file: Path) -> bool:
+    """Tell whether somebody holds a lock, by trying to take it for a moment; never makes the file."""
+    from filelock import Timeout
+
+    if not file.is_file():
+        return False
+    lock = open_file_lock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:  # a store that may only be read
+        return False
+    lock.release()
+    return False
 
 
 def describe_holder(file: Path) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, anchor_prompt, draw_anchors
 from consolidation.judging import LoadModel, OnLog, judge_shadow
@@ -58,7 +59,7 @@ def night_lease(store: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     store.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(str(store / "night.lock"), timeout=0)
+    lock = FileLock(str(store / NIGHT_LOCK_NAME), timeout=0)
     try:
         lock.acquire()
     except Timeout as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carriers.store_layout import GENERATIONS_NAME, INDEX_NAME, LEDGER_NAME, open_generations, open_ledger
-from carriers.write_lock import LOCK_NAME, describe_holder, open_file_lock
+from carriers.write_lock import LOCK_NAME, NIGHT_LOCK_NAME, describe_holder, is_locked
 from consolidation.night_folder import REPORT, NightFolder, unfinished_nights
 from consolidation.records import NightReport
 from sharpwave.errors import StoreError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 NIGHTS_SHOWN = 5
-_NIGHT_LOCK_NAME = "night.lock"  # see consolidation.night.night_lease
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def read_status(directory: Path, namespace: str | None = None) -> StoreStatus:
             generations=tuple(generations.all()),
             nights=_last_nights(directory),
             interrupted_nights=tuple(unfinished_nights(directory)),
-            is_night_running=_is_locked(directory / _NIGHT_LOCK_NAME),
+            is_night_running=is_locked(directory / NIGHT_LOCK_NAME),
             indexed=index.count,
             bytes={"vectors": index.vector_bytes, **_bytes_beside_vectors(directory, ledger)},
             writer=lock_holder(directory),
@@ -122,7 +121,7 @@ def read_status(directory: Path, namespace: str | None = None) -> StoreStatus:
 def lock_holder(directory: Path) -> str | None:
     """Return in words who holds the write lock of a store; None if nobody does."""
     file = directory / LOCK_NAME
-    return describe_holder(file) if _is_locked(file) else None
+    return describe_holder(file) if is_locked(file) else None
 
 
 def index_size(folder: Path) -> IndexSize:
@@ -178,20 +177,3 @@ def _last_nights(directory: Path) -> tuple[NightReport, ...]:
         NightFolder(directory, path.parent.name).read(REPORT, NightReport) for path in files[-NIGHTS_SHOWN:]
     )
     return tuple(report for report in found if report is not None)
-
-
-def _is_locked(file: Path) -> bool:
-    """Tell whether somebody holds a lock, by trying to take it for a moment; never makes the file."""
-    from filelock import Timeout
-
-    if not file.is_file():
-        return False
-    lock = open_file_lock(file)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    except OSError:  # a store that may only be read
-        return False
-    lock.release()
-    return False

@@ -15,8 +15,9 @@ from carriers.external_memory import ExternalMemory
 from carriers.generations import adapter_digest
 from carriers.memory_index import MemoryIndex
 from carriers.write_lock import WriteLock
+from consolidation.night import night_lease
 from sharpwave.errors import IntegrityError, StoreBusyError, StoreError
-from sharpwave.records import Fact, RouteAction, RouteDecision, RouteStage
+from sharpwave.records import Fact, GenerationStatus, RouteAction, RouteDecision, RouteStage
 
 EMBEDDER = HashingEmbedder(64)
 
@@ -177,6 +178,18 @@ def test_an_undrained_outbox_is_reported_and_drained(directory):
     assert FACTS[0].text.encode() not in b"".join(
         path.read_bytes() for path in (directory / "index").rglob("*") if path.is_file()
     )
+
+
+def test_the_write_back_of_a_running_night_is_left_alone(directory):
+    with ExternalMemory.open(directory, EMBEDDER, writer=True) as memory:
+        shadow = memory.generations.create_shadow(0, "base", [])
+    with night_lease(directory):  # it trains for minutes without the write lock
+        assert run_doctor(directory, EMBEDDER).clean
+        run_doctor(directory, EMBEDDER, repair=True)
+        with ExternalMemory.open(directory, EMBEDDER) as memory:
+            assert memory.generations.get(shadow.number).status is GenerationStatus.SHADOW
+        assert shadow.folder.exists()
+    assert run_doctor(directory, EMBEDDER).interrupted_generations == (shadow.number,)
 
 
 def test_interrupted_write_backs_and_orphan_folders_are_cleared_away(directory):

@@ -14,6 +14,7 @@ from carriers.prompts import OPEN_BOOK_PREFIX
 from consolidation.answer_spans import MAX_SPAN_CHARS, candidate_spans, language_of, names_in
 from consolidation.grounding import fault_of_question, gives_away
 from consolidation.question_generation import MAX_STATEMENT_CHARS, propose_targets
+from consolidation.question_wording import in_place, kind_of, openings, turned_around
 from consolidation.targets import check_targets
 from sharpwave.records import Fact, FactStatus, Slot
 from tests.tiny_models import one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
@@ -162,10 +163,9 @@ def test_an_answer_is_given_away_by_whole_words_only():
 class ScriptedModel(LanguageModel):
     """Replies by rule, so that the decisions of the code can be told from those of a model."""
 
-    def __init__(self, word: Callable[[str, int], str], read: Callable[[str, str], str]) -> None:
-        self.word, self.read = word, read
+    def __init__(self, go_on: Callable[[str], str], read: Callable[[str, str], str]) -> None:
+        self.go_on, self.read = go_on, read
         self.calls = 0
-        self.styles: list[str] = []
 
     def answer(self, prompts, prefix="", max_new_tokens=16):
         self.calls += 1
@@ -173,61 +173,71 @@ class ScriptedModel(LanguageModel):
             pairs = [prompt.removeprefix("Notes: ").split("\nQuestion: ") for prompt in prompts]
             replies = [self.read(notes, question.removesuffix("\nAnswer:")) for notes, question in pairs]
         else:
-            if prefix not in self.styles:
-                self.styles.append(prefix)
-            replies = [self.word(prompt, self.styles.index(prefix)) for prompt in prompts]
+            replies = [self.go_on(prompt) for prompt in prompts]
         return [GeneratedAnswer(reply, 1.0, 1) for reply in replies]
 
 
 FACT = stored(TEXT)
-WORDINGS = [
-    "Who keeps Dunmore lighthouse?",
-    "Whose lighthouse is Dunmore?",
-    "Who lives in Dunmore lighthouse?",
-]
+
+
+def keeps_the_light(prompt: str) -> str:
+    """Go on sensibly after "Who" and "What is the name of", and with nonsense after any other opening."""
+    if prompt.endswith("Question: Who"):
+        return "keeps Dunmore lighthouse?"
+    return "the keeper of Dunmore?" if prompt.endswith("What is the name of") else "and so on"
+
+
+def nonsense(prompt: str) -> str:
+    return "and so on"
 
 
 def last_words(notes: str, question: str) -> str:
     return notes.split(" is ")[1].rstrip(".")
 
 
-def test_accepted_questions_become_targets_and_the_last_one_is_held_back():
-    model = ScriptedModel(lambda prompt, style: WORDINGS[style], last_words)
-    (made,), rejected = propose_targets(model, [FACT])
+def asked(made) -> list[str]:
+    return [*made.train_questions, made.paraphrase]
+
+
+def test_accepted_questions_become_targets_and_one_is_held_back():
+    (made,), rejected = propose_targets(ScriptedModel(keeps_the_light, last_words), [FACT])
     assert rejected == []
     assert made.generated
-    assert made.answers == (ANSWER,)
-    assert made.fact_id == FACT.id
-    asked = [*made.train_questions, made.paraphrase]
-    assert set(WORDINGS) < set(asked)
-    assert "What is the keeper of Dunmore lighthouse?" in asked, "the statement turned around"
-    assert made.paraphrase == WORDINGS[2]
+    assert (made.fact_id, made.answers) == (FACT.id, (ANSWER,))
+    assert asked(made) == [
+        "What is the keeper of Dunmore lighthouse?",
+        "Who keeps Dunmore lighthouse?",
+        "What is the name of the keeper of Dunmore?",
+        "The keeper of Dunmore lighthouse is what?",
+    ]
     assert check_targets([made]) == ([made], [])
 
 
 def test_questions_that_the_model_does_not_answer_from_the_text_are_dropped():
     model = ScriptedModel(
-        lambda prompt, style: WORDINGS[style],
-        lambda notes, question: "nobody" if question == WORDINGS[0] else last_words(notes, question),
+        keeps_the_light,
+        lambda notes, question: "nobody" if question.startswith("Who") else last_words(notes, question),
     )
     (made,), _ = propose_targets(model, [FACT])
-    assert WORDINGS[0] not in [*made.train_questions, made.paraphrase]
+    assert "Who keeps Dunmore lighthouse?" not in asked(made)
 
 
-def test_one_question_in_three_writings_is_one_question():
-    text = stored("Edda Marsh sleeps in Dunmore.")
+def test_one_question_in_several_writings_is_one_question_and_not_enough():
+    bare = stored("Edda Marsh slept in Dunmore.")
     model = ScriptedModel(
-        lambda prompt, style: ["Where does Edda Marsh sleep?", "where does Edda Marsh sleep ?"][style % 2],
-        lambda notes, question: "Dunmore",
+        lambda prompt: (
+            "did Edda Marsh sleep ?" if prompt.endswith("Where") else "Where did Edda Marsh sleep?"
+        ),
+        lambda notes, question: "Dunmore" if question.startswith("Where did") else "a bed",
     )
-    targets, (rejection,) = propose_targets(model, [text])
+    targets, (rejection,) = propose_targets(model, [bare])
     assert targets == []
     assert "no two questions" in rejection.reason
     assert "give `questions` and `answers`" in rejection.reason
 
 
-def test_a_model_that_talks_nonsense_gets_nothing_through():
-    model = ScriptedModel(lambda prompt, style: f"Nonsense {style}", lambda notes, question: "nonsense")
+def test_a_reader_that_answers_nothing_right_lets_nothing_through():
+    model = ScriptedModel(keeps_the_light, lambda notes, question: "nonsense")
     targets, rejected = propose_targets(model, [FACT, stored("!!!"), stored("Hm")])
     assert targets == []
     assert len(rejected) == 3
@@ -235,18 +245,14 @@ def test_a_model_that_talks_nonsense_gets_nothing_through():
 
 def test_the_next_span_is_tried_where_the_first_fails():
     fact = stored("The office of Edda Marsh is room 883.")
-    model = ScriptedModel(
-        lambda prompt, style: f"In which room{' exactly' * style} sits Edda Marsh?", lambda *_: "883"
-    )
-    (made,), _ = propose_targets(model, [fact])
+    (made,), _ = propose_targets(ScriptedModel(nonsense, lambda *_: "883"), [fact])
     assert made.answers == ("883",)
 
 
 def test_a_given_answer_is_tried_first():
     fact = stored(TEXT, answers=("Dunmore lighthouse",))
     model = ScriptedModel(
-        lambda prompt, style: f"Of what{' place' * style} is Edda Marsh keeper?",
-        lambda *_: "Dunmore lighthouse",
+        lambda prompt: f"it is that {prompt.split()[-1]} Edda Marsh keeps?", lambda *_: "Dunmore lighthouse"
     )
     (made,), _ = propose_targets(model, [fact])
     assert made.answers == ("Dunmore lighthouse",)
@@ -254,13 +260,76 @@ def test_a_given_answer_is_tried_first():
 
 def test_the_words_of_a_slot_make_a_question():
     slot = Slot(subject="Dunmore lighthouse", relation="night_keeper")
-    model = ScriptedModel(lambda prompt, style: WORDINGS[0], last_words)
-    (made,), _ = propose_targets(model, [stored(TEXT, slot=slot)])
-    assert "What is the night keeper of Dunmore lighthouse?" in [*made.train_questions, made.paraphrase]
+    (made,), _ = propose_targets(ScriptedModel(nonsense, last_words), [stored(TEXT, slot=slot)])
+    assert "What is the night keeper of Dunmore lighthouse?" in asked(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "question"),
+    [
+        ("The hobby of Edda is juggling.", "juggling", "What is the hobby of Edda?"),
+        ("My dog is called Rex.", "Rex", "What is my dog called?"),
+        ("Project Ash is due on 8 July.", "8 July", "On what date is Project Ash due?"),
+        ("Project Ash is led by Edda Marsh.", "Edda Marsh", "Who is Project Ash led by?"),
+        ("Edda Marsh carries a lantern.", "lantern", "What does Edda Marsh carry?"),
+        ("Edda Marsh works for Greystone Foods.", "Greystone Foods", "Who does Edda Marsh work for?"),
+        ("Edda Marsh bakes bread every Sunday.", "Sunday", "On what day does Edda Marsh bake bread?"),
+        ("El perro de Ana se llama Trueno.", "Trueno", "¿Cómo se llama el perro de Ana?"),
+        ("La afición de Ana es la música.", "música", "¿Cuál es la afición de Ana?"),
+    ],
+)
+def test_plain_statements_are_turned_around_by_rule(text, answer, question):
+    assert question in turned_around(text, answer, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The staging server runs on port 8443.", "8443"),
+        ("Water boils.", "boils"),
+        ("In June, Edda rests in Dunmore.", "Dunmore"),
+        ("This is it.", "it"),
+    ],
+)
+def test_statements_that_would_give_broken_grammar_are_left_to_the_model(text, answer):
+    assert [question for question in turned_around(text, answer, None) if "does" in question] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "question"),
+    [
+        ("Malta became independent in 1964.", "1964", "Malta became independent in which year?"),
+        ("王芳住在杭州。", "杭州", "王芳住在哪里？"),
+        ("李明的爱好是游泳。", "游泳", "李明的爱好是什么？"),
+        ("Ramiro Gil vive en Tarragona.", "Tarragona", "¿Ramiro Gil vive en dónde?"),
+    ],
+)
+def test_a_question_word_can_stand_in_the_place_of_the_answer(text, answer, question):
+    assert question in in_place(text, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("17 February", "date"),
+        ("3 de mayo", "date"),
+        ("Sunday", "day"),
+        ("1931", "year"),
+        ("883", "number"),
+        ("+976", "number"),
+        ("7:45", "time"),
+        ("Edda Marsh", "name"),
+        ("olive green", "other"),
+    ],
+)
+def test_the_kind_of_an_answer_is_told_from_its_form(answer, kind):
+    assert kind_of(answer) == kind
+    assert openings("en", f"It is {answer}.", answer)
+    assert openings("es", f"Es {answer}.", answer)
 
 
 def test_long_texts_are_rejected_with_their_own_reason_and_cost_nothing():
-    model = ScriptedModel(lambda prompt, style: WORDINGS[style], last_words)
+    model = ScriptedModel(keeps_the_light, last_words)
     long = stored(f"{TEXT} {'It is old. ' * MAX_STATEMENT_CHARS}")
     targets, (rejection,) = propose_targets(model, [long])
     assert (targets, model.calls) == ([], 0)
@@ -271,14 +340,11 @@ def test_facts_are_worked_on_together_and_come_back_in_order():
     facts = [
         stored(f"The keeper of Tower {name} is Edda Marsh.") for name in ("Ash", "Birch", "Cedar", "Elm")
     ]
-    model = ScriptedModel(
-        lambda prompt, style: f"Who{' now' * style} keeps {prompt.split(' of ')[1].split(' is ')[0]}?",
-        last_words,
-    )
+    model = ScriptedModel(keeps_the_light, last_words)
     targets, rejected = propose_targets(model, facts)
     assert [item.fact_id for item in targets] == [fact.id for fact in facts]
     assert rejected == []
-    assert model.calls == 4, "three styles and one round trip, whatever the number of facts"
+    assert model.calls == 2, "one call for the wordings and one round trip, whatever the number of facts"
 
 
 def test_every_fact_is_either_a_target_or_rejected_with_a_random_model():
