@@ -16,14 +16,14 @@ from consolidation.answer_spans import candidate_spans, language_of
 from consolidation.grounding import fault_of_question
 from consolidation.question_wording import example, in_place, openings, turned_around, worked_examples
 from consolidation.records import FactTargets, Rejection
-from consolidation.targets import generated_targets
+from consolidation.targets import MAX_TRAIN_QUESTIONS, generated_targets
 from sharpwave.matching import exact_match, normalise_answer
 
 if TYPE_CHECKING:
     from carriers.language_model import LanguageModel
     from carriers.ledger_records import StoredFact
 
-MIN_QUESTIONS, MAX_QUESTIONS = 2, 4
+MIN_QUESTIONS, MAX_QUESTIONS = 2, MAX_TRAIN_QUESTIONS + 1
 MAX_STATEMENT_CHARS = 400
 SPANS_TRIED = 3
 _QUESTION_TOKENS = 28

@@ -208,7 +208,6 @@ def test_accepted_questions_become_targets_and_one_is_held_back():
         "What is the keeper of Dunmore lighthouse?",
         "Who keeps Dunmore lighthouse?",
         "What is the name of the keeper of Dunmore?",
-        "The keeper of Dunmore lighthouse is what?",
     ]
     assert check_targets([made]) == ([made], [])
 
