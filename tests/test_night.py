@@ -275,10 +275,13 @@ def test_a_night_killed_at_its_very_end_leaves_no_update_behind(memory, load_mod
     def killed(folder):
         raise KeyboardInterrupt
 
+    planned = plan(memory)
+    training = train(memory, planned, load_model)
+    verdict = judge_shadow(memory, planned, training, SETTINGS, [], load_model)
     with monkeypatch.context() as patch:
         patch.setattr(NightFolder, "drop_update", killed)
         with pytest.raises(KeyboardInterrupt):
-            sleep(memory, load_model)
+            apply_verdict(memory, planned, training, verdict)
     assert unfinished_nights(memory.directory) == ["night"]
     assert sleep(memory, refuse).status == "promoted"
     assert not NightFolder(memory.directory, "night").update.exists()
