@@ -63,6 +63,8 @@ class NightFolder:
 
     def start_anew(self) -> None:
         """Delete what the stages after the plan have left, so that they run again."""
+        if not self.path.exists():
+            return
         for name in (TRAINING, VERDICT):
             (self.path / name).unlink(missing_ok=True)
         self.drop_update()

@@ -129,6 +129,8 @@ def openings(language: str, text: str, answer: str) -> tuple[str, ...]:
     if language == "zh":
         return ("",)
     chosen = _OPENINGS[language][kind_of(answer)]
+    if kind_of(answer) == "number" and not re.match(r" \w", text.partition(answer)[2]):
+        chosen = tuple(opening for opening in chosen if opening not in {"How many", "¿Cuántos"})
     before = text.partition(answer)[0].split()
     if before and before[-1].casefold() in {"in", "en", "at"} and kind_of(answer) in {"name", "other"}:
         where = "¿Dónde" if language == "es" else "Where"

@@ -18,7 +18,7 @@ from consolidation.records import NightReport, NightVerdict
 from eval.run_records import Run, read_run
 from sharpwave.records import EventKind, FactStatus, RouteStage
 
-pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 KEYS = json.loads(Path(__file__).with_name("demo_metrics_keys.json").read_text(encoding="utf-8"))
 
@@ -61,8 +61,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
     options = [part for item in shortened for part in ("--set", f"consolidation.{item}")]
     command = [
         sys.executable,
-        "-m",
-        "sharpwave.cli.main",
+        "-c",
+        "from sharpwave.cli.main import main; main()",
         "demo",
         "--size",
         "tiny",
@@ -77,7 +77,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
         env=environment,
         capture_output=True,
         text=True,
-        timeout=850,
+        timeout=1400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
