@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eval.corpora.corpus import CorpusFact
 
 _ASKED_AT_ONCE = 128
+_LIKELY_SHARE = 0.04
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,15 @@ def known_world_facts(
         wanted: Stop after the batch in which this many are found.
         seed: Seeds the order.
         on_found: Told after each batch how many more were found.
-        known_elsewhere: Probe questions of other facts that the model answers. Relations with a large share of
-            them are asked first, which finds the same number with a fraction of the questions.
+        known_elsewhere: Probe questions of other facts that the model answers. Relations with a fair share of
+            them are asked first, mixed, which finds the same number with a fraction of the questions.
     """
     pool = [item for item in load_world_corpus() if split_of(item.group) == split]
     pool = StableDraw(seed, f"known/{split}").shuffled(pool, "pool")
     likely = _known_shares(known_elsewhere)
-    pool.sort(key=lambda item: -likely[item.relation])  # stable: seeded order within a relation
+    pool.sort(
+        key=lambda item: likely[item.relation] < _LIKELY_SHARE
+    )  # stable: seeded order within both parts
     known: list[KnownWorldFact] = []
     for start in range(0, len(pool), _ASKED_AT_ONCE):
         if len(known) >= wanted:
