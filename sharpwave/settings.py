@@ -75,7 +75,7 @@ class StoreSettings(SettingsGroup):
 class ArbiterSettings(SettingsGroup):
     """Linear score that chooses between two differing answers; above 0 the store's answer is taken.
 
-    The defaults come from `benchmarks/fit_arbiter.py` on calibration facts of the embedded profile.
+    The defaults were set by hand; `benchmarks/fit_arbiter.py` fits them on calibration facts.
     """
 
     bias: float = -4.0

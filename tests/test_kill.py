@@ -178,7 +178,8 @@ def test_a_run_started_again_observes_and_stores_nothing_twice(tmp_path, checks,
 
 @pytest.mark.models
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif("SHARPWAVE_KILL_TEST" not in os.environ, reason="many minutes; set SHARPWAVE_KILL_TEST=1")
 def test_nothing_is_lost_when_processes_are_killed(tmp_path, embedded_models):
     command = [
         sys.executable,
