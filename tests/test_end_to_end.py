@@ -171,6 +171,7 @@ def test_page_is_self_contained_and_output_shows_the_arms(demo: Demo) -> None:
         assert arm in demo.output.lower()
 
 
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow against a newer SQLAlchemy
 def test_mlflow_holds_parent_nested_runs_and_curves(demo: Demo) -> None:
     from mlflow import MlflowClient
 
