@@ -277,8 +277,10 @@ def test_what_is_safe_is_said_for_commands_that_exist():
 
 
 def test_ctrl_c_stops_a_real_process(tmp_path):
+    # A shell starts background jobs with the interrupt ignored, and children inherit that: set it right first.
     code = (
-        "from sharpwave.cli.main import main; import sys; sys.argv = ['sharpwave', 'ask', '--stdin']; main()"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from sharpwave.cli.main import main; sys.argv = ['sharpwave', 'ask', '--stdin']; main()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
