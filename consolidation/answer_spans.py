@@ -40,7 +40,10 @@ _ADDED_CLAUSE = re.compile(
 )
 _NAME = re.compile(r"[^\W\d_a-zà-ÿ][\w'’-]*(?: (?:\d+ )?(?:de |del |la |of |the )?[^\W\d_a-zà-ÿ][\w'’-]*)*")
 _CJK = re.compile(r"[\u3400-\u9fff]")
-_SPANISH = re.compile(r"[¿¡áéíóúñ]|\b(?:el|los|las|es|del|que|por|con|en|su|se)\b", re.IGNORECASE)
+_SPANISH = re.compile(
+    r"[¿¡áéíóúñ]|\b(?:el|los|las|es|del|que|por|con|en|su|se|un|al|lo|para|vive|tiene|toca|trabaja)\b",
+    re.IGNORECASE,
+)
 _ENGLISH = re.compile(r"\b(?:the|is|are|was|of|to|and|has|with|for|at|by|my)\b", re.IGNORECASE)
 _EDGE = " \t\n.,;:!?¡¿。，；：！？、\"'“”‘’«»()（）"
 
@@ -142,7 +145,7 @@ def _latin_spans(sentence: str, language: str) -> Iterator[str]:
     names = names_in(bare)
     if names and bare.endswith(names[-1]):
         yield _after_last(bare, [*articles, *joints]) if _ends_address(bare) else names[-1]
-    yield from (found.group() for found in _NUMBER.finditer(bare))
+    yield from _lone_numbers(bare, language)
     tail = _after_last(_ADDED_CLAUSE.sub("", bare), [*articles, *joints])
     if len(tail.split()) <= 4:
         yield tail
@@ -150,6 +153,12 @@ def _latin_spans(sentence: str, language: str) -> Iterator[str]:
     yield words[-1]
     yield " ".join(words[-2:])
     yield from reversed(names)
+
+
+def _lone_numbers(bare: str, language: str) -> list[str]:
+    """Return the numbers that are no part of a date and do not stand in an opening like "In 2023, ..."."""
+    undated = re.sub(rf"{_DATE[language]}|^(?:In|On|At|En|A) [^,]+, ", " ", bare)
+    return [found.group() for found in _NUMBER.finditer(undated)]
 
 
 def _complement(rest: str, articles: list[str], joints: list[str]) -> str | None:

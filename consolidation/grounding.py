@@ -35,6 +35,10 @@ def fault_of_question(question: str, text: str, answer: str) -> str | None:
         return "it gives the answer away"
     if language_of(question) != language_of(text):
         return "it is in another language than the text"
+    if re.search(r"\b(?:following|siguientes)\b", question, re.IGNORECASE):
+        return "it refers to something that is not there"
+    if language_of(text) != "zh" and not all(_is_known(name, text) for name in names_in(question)):
+        return "it names somebody whom the text does not name"
     return None if _speaks_of(question, text, answer) else "it does not say what it asks about"
 
 
@@ -52,6 +56,12 @@ def gives_away(question: str, answer: str) -> bool:
     return f" {wanted} " in f" {asked} "
 
 
+def _is_known(name: str, text: str) -> bool:
+    """Tell whether all capitalised words of a name stand in the text, though perhaps not side by side."""
+    words = re.findall(r"\w+", text.casefold())
+    return all(part.casefold() in words for part in re.findall(r"\w+", name) if not part.islower())
+
+
 def _speaks_of(question: str, text: str, answer: str) -> bool:
     """Tell whether the question names the subject: a whole name of the text, else a content word."""
     before, _, after = text.rpartition(answer)
@@ -60,6 +70,9 @@ def _speaks_of(question: str, text: str, answer: str) -> bool:
         characters = set(_CJK_CHAR.findall(rest))
         return len(characters & set(question)) * 2 >= len(characters)
     asked = question.casefold()
+    quoted = re.findall(r"[\"“«]([^\"”»]*\w[^\"”»]*)[\"”»]", rest)
+    if quoted and not any(word.casefold() in asked for word in quoted):
+        return False
     names = [name for name in names_in(before) if name.casefold() != answer.casefold()] or names_in(after)
     if names:
         return any(name.casefold() in asked for name in names)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from carriers.prompts import OPEN_BOOK_PREFIX, one_line, open_book
 from consolidation.answer_spans import candidate_spans, language_of
 from consolidation.grounding import fault_of_question
-from consolidation.question_wording import example, in_place, openings, turned_around, worked_examples
+from consolidation.question_wording import (
+    example,
+    in_place,
+    is_copied,
+    openings,
+    turned_around,
+    worked_examples,
+)
 from consolidation.records import FactTargets, Rejection
 from consolidation.targets import MAX_TRAIN_QUESTIONS, generated_targets
 from sharpwave.matching import exact_match, normalise_answer
@@ -95,20 +102,35 @@ def _reason(item: _Attempt) -> str:
 
 def _try_span(model: LanguageModel, attempts: Sequence[_Attempt]) -> None:
     """Collect proposals for the present span of each attempt and keep those that pass, deduplicated."""
-    worded = [list(turned_around(item.text, item.answer, item.fact.fact.slot)) for item in attempts]
+    worded: list[list[str]] = [[] for _ in attempts]
     for place, question in _by_model(model, attempts):
-        worded[place].append(question)
-    pairs: list[tuple[int, str]] = []
+        if not is_copied(question, attempts[place].text):
+            worded[place].append(question)
+    pairs: list[tuple[int, str, bool]] = []
     for place, (item, questions) in enumerate(zip(attempts, worded, strict=True)):
-        fresh: dict[str, str] = {}
-        for question in [*questions, *in_place(item.text, item.answer)]:
+        fresh: dict[str, tuple[int, str, bool]] = {}
+        for question, is_sound in _by_trust(item, questions):
             if fault_of_question(question, item.text, item.answer) is None:
-                fresh.setdefault(normalise_answer(question), question)
-        pairs += [(place, question) for question in fresh.values()]
-    prompts = [open_book(question, [attempts[place].text]) for place, question in pairs]
-    for (place, question), reply in zip(pairs, model.answer(prompts, OPEN_BOOK_PREFIX), strict=True):
-        if exact_match(reply.text, [attempts[place].answer]):
-            attempts[place].accepted.append(question)
+                fresh.setdefault(normalise_answer(question), (place, question, is_sound))
+        pairs += fresh.values()
+    prompts = [open_book(question, [attempts[place].text]) for place, question, _ in pairs]
+    for (place, question, is_sound), reply in zip(
+        pairs, model.answer(prompts, OPEN_BOOK_PREFIX), strict=True
+    ):
+        item = attempts[place]
+        is_wanted = is_sound or len(item.accepted) < MIN_QUESTIONS
+        if is_wanted and exact_match(reply.text, [item.answer]):
+            item.accepted.append(question)
+
+
+def _by_trust(item: _Attempt, by_model: Sequence[str]) -> list[tuple[str, bool]]:
+    """Order wordings, the soundest first: by rule, the model's first, in place, then its others.
+
+    The others often ask something slightly different, so they only serve where the sound ones are too few.
+    """
+    by_rule = turned_around(item.text, item.answer, item.fact.fact.slot)
+    sound = [*by_rule, *by_model[:1], *in_place(item.text, item.answer)]
+    return [(question, True) for question in sound] + [(question, False) for question in by_model[1:]]
 
 
 def _by_model(model: LanguageModel, attempts: Sequence[_Attempt]) -> Iterator[tuple[int, str]]:

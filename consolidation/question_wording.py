@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from consolidation.answer_spans import copula_parts, language_of
+from consolidation.answer_spans import content_words, copula_parts, language_of
 
 if TYPE_CHECKING:
     from sharpwave.records import Slot
@@ -20,12 +20,12 @@ Kind = Literal["date", "day", "year", "time", "number", "name", "other"]
 
 _OPENINGS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
     "en": {
-        "date": ("When", "On which date", "What is the date"),
+        "date": ("On which date", "When", "What is the date"),
         "day": ("On which day", "When"),
         "year": ("In which year", "When"),
         "time": ("At what time", "When"),
         "number": ("What is the", "How many", "Which number"),
-        "name": ("Who", "What is the name of", "Where", "Which"),
+        "name": ("What is the name of", "Who", "Where", "Which"),
         "other": ("What is the", "What does", "Which", "Where"),
     },
     "es": {
@@ -67,6 +67,13 @@ _EXAMPLES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("唐默睡在帐篷里。", "帐篷", "唐默在什么地方睡觉？"),
     ),
 }
+_EXAMPLE_WORDS = frozenset(
+    word
+    for language in ("en", "es")
+    for text, _, question in _EXAMPLES[language]
+    for word in content_words(f"{text} {question}")
+    if word not in {"colour", "color", "winter", "old", "leave", "leaves", "meet", "meets", "keeps"}
+)
 _HEADINGS = {
     "en": "Write a question about the text that the answer replies to.",
     "es": "Escribe una pregunta sobre el texto a la que corresponde la respuesta.",
@@ -101,7 +108,8 @@ _EN_PREPOSITIONS = frozenset([
     "over",
 ])
 _EN_VERB = re.compile(r"^(?P<subject>.+?) (?P<verb>[a-z]{2,}s) (?P<rest>.*)$")
-_OPENERS = frozenset({"The", "A", "An", "My", "Our", "His", "Her", "El", "La", "Los", "Las", "Mi"})
+_OPENERS = frozenset({"The", "A", "An", "My", "Our", "His", "Her", "El", "La", "Lo", "Los", "Las", "Mi"})
+_NO_SUBJECTS = frozenset({"These", "Those", "This", "That", "Some", "Many", "All", "Every"})
 
 
 def kind_of(answer: str) -> Kind:
@@ -152,17 +160,40 @@ def example(language: str, text: str, answer: str) -> str:
     return f"{text_label}: {text}\n{answer_label}: {answer}\n{question_label}:"
 
 
+def is_copied(question: str, text: str) -> bool:
+    """Tell whether a question speaks of the worked examples, as small models do when a statement says little to them.
+
+    >>> is_copied("What does Tomas Ruhl study?", "The study of heredity is called genetics.")
+    True
+    """
+    return bool(content_words(question) & _EXAMPLE_WORDS - content_words(text))
+
+
 def turned_around(text: str, answer: str, slot: Slot | None) -> Iterator[str]:
     """Yield wordings by rule that move the question word to the front, and the one made of the slot's words."""
     language = language_of(text)
-    parts = copula_parts(text)
+    clause, setting = _main_clause(text)
+    parts = copula_parts(clause)
     if parts is not None and parts[2].endswith(answer) and "," not in parts[0]:
         subject, copula, rest = _within_sentence(parts[0]), parts[1], rest_before(parts[2], answer)
-        yield from _turned_copula(language, subject, copula, rest, answer)
-    elif language == "en":
-        yield from _turned_verb(text.strip().rstrip("."), answer)
+        made = _turned_copula(language, subject, copula, rest, answer)
+    else:
+        made = _turned_verb(clause.strip().rstrip("."), answer) if language == "en" else iter(())
+    for question in made:
+        bare = question.removesuffix("?")
+        if not (setting and bare.split()[-1] in _EN_PREPOSITIONS):
+            yield f"{bare}{setting}?"
     if slot is not None and language == "en":
         yield f"What is the {slot.relation.replace('_', ' ')} of {slot.subject}?"
+
+
+def _main_clause(text: str) -> tuple[str, str]:
+    """Split off an opening like "In 2023, ..." and return the rest with a capital, and the opening in lower case."""
+    found = re.match(r"((?:In|On|At|By|For|En|Por) [^,.]{2,40}), (\w.*)$", text.strip())
+    if found is None:
+        return text, ""
+    opening, clause = found.groups()
+    return f"{clause[0].upper()}{clause[1:]}", f" {opening[0].lower()}{opening[1:]}"
 
 
 def in_place(text: str, answer: str) -> Iterator[str]:
@@ -186,22 +217,28 @@ def in_place(text: str, answer: str) -> Iterator[str]:
 
 def rest_before(rest: str, answer: str) -> str:
     """Return what stands between a copula and the answer, articles taken off."""
-    return re.sub(r"\b(?:an?|the|el|la|los|las|una?)$", "", rest[: -len(answer)].strip(), flags=re.I).strip()
+    before = rest[: -len(answer)].strip(' "“«')
+    return re.sub(r"\b(?:an?|the|el|la|los|las|una?)$", "", before, flags=re.IGNORECASE).strip()
 
 
 def _turned_copula(language: str, subject: str, copula: str, rest: str, answer: str) -> Iterator[str]:
     if language == "es":
+        if subject.endswith(" que") or " tiene " in subject:
+            return
         if copula == "se llama" and not rest:
             yield f"¿Cómo se llama {subject}?"
         elif not rest:
             yield f"¿Cuál {copula} {subject}?"
         return
     if copula not in {"is", "are", "was", "were"}:
-        if copula in {"is called", "is named"} and not rest:
+        if copula == "answers to the name" and not rest:
+            yield f"What name does {subject} answer to?"
+        if copula in {"is called", "is named", "answers to the name"} and not rest:
             yield f"What is {subject} called?"
-            yield f"What is the name of {subject}?"
         return
-    yield _fronted(f"{copula} {subject}", rest, answer)
+    words = rest.split()
+    if not words or {words[0], words[-1]} & _EN_PREPOSITIONS:
+        yield _fronted(f"{copula} {subject}", rest, answer)
 
 
 def _turned_verb(text: str, answer: str) -> Iterator[str]:
@@ -213,7 +250,12 @@ def _turned_verb(text: str, answer: str) -> Iterator[str]:
         or found["verb"] in {"is", "was", "has", "this", "his", "as"}
     ):
         return
-    if not found["subject"][0].isupper() or len(found["subject"].split()) > 6 or "," in found["subject"]:
+    if (
+        found["subject"] in _NO_SUBJECTS
+        or not found["subject"][0].isupper()
+        or len(found["subject"].split()) > 6
+        or "," in found["subject"]
+    ):
         return
     rest = rest_before(found["rest"], answer)
     if rest and rest.split()[-1] not in {*_EN_PREPOSITIONS, "every"}:
@@ -230,6 +272,8 @@ def _fronted(clause: str, rest: str, answer: str) -> str:
     if noun is not None and last in {*_EN_PREPOSITIONS, "every"}:
         joint = "on" if last == "every" else last
         return f"{joint.capitalize()} {noun} {clause} {' '.join(words[:-1])}".rstrip() + "?"
+    if rest in {"in", "at"} and kind == "name" and not clause.startswith("does"):
+        return f"Where {clause}?"
     word = "Who" if kind == "name" and last in {"by", "for", "with"} else "What"
     return f"{word} {clause} {rest}".rstrip() + "?"
 

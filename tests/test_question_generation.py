@@ -52,6 +52,10 @@ def test_the_likeliest_answer_comes_first(text, span):
     assert candidate_spans(text)[0] == span
 
 
+def test_parts_of_a_date_and_a_year_in_the_opening_are_no_answers():
+    assert not {"17", "2023"} & set(candidate_spans("In 2023, the market of Velmora was on 17 February."))
+
+
 def test_an_added_clause_does_not_hide_the_object():
     assert "birch pollen" in candidate_spans("Edda cannot tolerate birch pollen because of an allergy.")
 
@@ -115,7 +119,7 @@ def test_grounded_questions_pass(question):
         ("Is Edda Marsh the keeper of Dunmore?", "gives the answer away"),
         ("Is EDDA MARSH, then, of Dunmore?", "gives the answer away"),
         ("Who is the keeper of the lighthouse?", "does not say what it asks about"),
-        ("Who is the keeper of Velmora lighthouse?", "does not say what it asks about"),
+        ("Who is the keeper of Velmora lighthouse?", "does not name"),
         ("The keeper of Dunmore lighthouse", "question mark"),
         ("Who keeps\nDunmore?", "question mark"),
         ("Who keeps Dunmore? And why?", "more than one"),
@@ -123,6 +127,8 @@ def test_grounded_questions_pass(question):
         ("a?", "too short or too long"),
         ("", "question mark"),
         ("¿Quién es el guarda del faro de Dunmore?", "another language"),
+        ("Which of the following is the keeper of Dunmore?", "not there"),
+        ("What does Tomas Ruhl keep at Dunmore?", "does not name"),
     ],
 )
 def test_questions_that_are_not_grounded_are_named(question, fault):
@@ -140,7 +146,10 @@ def test_the_answer_must_be_a_span_of_the_text():
         ("My dog is called Rex.", "Rex", "What is it called?", False),
         ("Malta became independent in 1964.", "1964", "When did Malta become independent?", True),
         ("Malta became independent in 1964.", "1964", "When did the country become independent?", False),
+        ('The past tense of the verb "wear" is "wore".', "wore", 'What is the past tense of "wear"?', True),
+        ('The past tense of the verb "wear" is "wore".', "wore", "Which verb has a past tense?", False),
         ("李明的爱好是游泳。", "游泳", "李明的爱好是什么？", True),
+        ("李明的爱好是游泳。", "游泳", "请问，李明的爱好是什么？", True),
         ("李明的爱好是游泳。", "游泳", "他喜欢什么？", False),
         ("李明的爱好是游泳。", "游泳", "李明的爱好是游泳吗？", False),
         ("El perro de Ramiro se llama Trueno.", "Trueno", "¿Cómo se llama el perro de Ramiro?", True),
@@ -206,19 +215,29 @@ def test_accepted_questions_become_targets_and_one_is_held_back():
     assert (made.fact_id, made.answers) == (FACT.id, (ANSWER,))
     assert asked(made) == [
         "What is the keeper of Dunmore lighthouse?",
-        "Who keeps Dunmore lighthouse?",
         "What is the name of the keeper of Dunmore?",
+        "The keeper of Dunmore lighthouse is what?",
     ]
     assert check_targets([made]) == ([made], [])
 
 
 def test_questions_that_the_model_does_not_answer_from_the_text_are_dropped():
-    model = ScriptedModel(
-        keeps_the_light,
-        lambda notes, question: "nobody" if question.startswith("Who") else last_words(notes, question),
-    )
-    (made,), _ = propose_targets(model, [FACT])
-    assert "Who keeps Dunmore lighthouse?" not in asked(made)
+    def read(notes: str, question: str) -> str:
+        return "nobody" if "the name of" in question else last_words(notes, question)
+
+    (made,), _ = propose_targets(ScriptedModel(keeps_the_light, read), [FACT])
+    assert asked(made) == [
+        "What is the keeper of Dunmore lighthouse?",
+        "The keeper of Dunmore lighthouse is what?",
+    ]
+
+
+def test_the_models_later_wordings_serve_only_where_the_sounder_ones_are_too_few():
+    def read(notes: str, question: str) -> str:
+        return "nobody" if question.startswith("What") else last_words(notes, question)
+
+    (made,), _ = propose_targets(ScriptedModel(keeps_the_light, read), [FACT])
+    assert asked(made) == ["The keeper of Dunmore lighthouse is what?", "Who keeps Dunmore lighthouse?"]
 
 
 def test_one_question_in_several_writings_is_one_question_and_not_enough():
@@ -244,7 +263,8 @@ def test_a_reader_that_answers_nothing_right_lets_nothing_through():
 
 def test_the_next_span_is_tried_where_the_first_fails():
     fact = stored("The office of Edda Marsh is room 883.")
-    (made,), _ = propose_targets(ScriptedModel(nonsense, lambda *_: "883"), [fact])
+    model = ScriptedModel(lambda prompt: "room number of Edda Marsh?", lambda *_: "883")
+    (made,), _ = propose_targets(model, [fact])
     assert made.answers == ("883",)
 
 
@@ -270,9 +290,18 @@ def test_the_words_of_a_slot_make_a_question():
         ("My dog is called Rex.", "Rex", "What is my dog called?"),
         ("Project Ash is due on 8 July.", "8 July", "On what date is Project Ash due?"),
         ("Project Ash is led by Edda Marsh.", "Edda Marsh", "Who is Project Ash led by?"),
+        ("The Velmora clock is in Dunmore.", "Dunmore", "Where is the Velmora clock?"),
         ("Edda Marsh carries a lantern.", "lantern", "What does Edda Marsh carry?"),
         ("Edda Marsh works for Greystone Foods.", "Greystone Foods", "Who does Edda Marsh work for?"),
         ("Edda Marsh bakes bread every Sunday.", "Sunday", "On what day does Edda Marsh bake bread?"),
+        ("In French, Croatia is called Croatie.", "Croatie", "What is Croatia called in French?"),
+        (
+            "In 2023, the main export of Libya was crude oil.",
+            "crude oil",
+            "What was the main export of Libya in 2023?",
+        ),
+        ("The cat of Edda answers to the name Tom.", "Tom", "What name does the cat of Edda answer to?"),
+        ('The past tense of "wear" is "wore".', "wore", 'What is the past tense of "wear"?'),
         ("El perro de Ana se llama Trueno.", "Trueno", "¿Cómo se llama el perro de Ana?"),
         ("La afición de Ana es la música.", "música", "¿Cuál es la afición de Ana?"),
     ],
@@ -287,11 +316,12 @@ def test_plain_statements_are_turned_around_by_rule(text, answer, question):
         ("The staging server runs on port 8443.", "8443"),
         ("Water boils.", "boils"),
         ("In June, Edda rests in Dunmore.", "Dunmore"),
-        ("This is it.", "it"),
+        ("The office of Edda is room 883.", "883"),
+        ("These days Edda has a flat in Dunmore.", "Dunmore"),
     ],
 )
 def test_statements_that_would_give_broken_grammar_are_left_to_the_model(text, answer):
-    assert [question for question in turned_around(text, answer, None) if "does" in question] == []
+    assert list(turned_around(text, answer, None)) == []
 
 
 @pytest.mark.parametrize(
