@@ -32,6 +32,8 @@ from sharpwave.records import Generation, GenerationStatus
 if TYPE_CHECKING:
     from carriers.ledger import Ledger
 
+_INTERRUPTED = "interrupted"
+
 __all__ = ["GenerationStore", "PromotionReceipt", "RollbackReceipt", "ShadowFolder", "adapter_digest"]
 
 
@@ -140,8 +142,16 @@ class GenerationStore:
         """Discard every shadow, for none can be in work when a run begins; return their numbers."""
         shadows = [item.number for item in self.all() if item.status is GenerationStatus.SHADOW]
         for number in shadows:
-            self.discard(number, "interrupted")
+            self.discard(number, _INTERRUPTED)
         return shadows
+
+    def failed(self) -> list[Generation]:
+        """Return the generations that were judged and discarded; interrupted ones are not among them."""
+        return [
+            item
+            for item in self.all()
+            if item.status is GenerationStatus.DISCARDED and item.reason != _INTERRUPTED
+        ]
 
     def adapter_folder(self, number: int) -> Path | None:
         """Return the folder of a generation's adapter, its digest verified; None for the base model.

@@ -21,10 +21,11 @@ from sharpwave.records import Record
 
 
 class AnchorQuestion(Record):
-    """A question, the answer in the model's own words, and what the line may be used for."""
+    """A question, the answer in the model's own words, other right answers, and what the line may be used for."""
 
     question: str
     answer: str
+    aliases: tuple[str, ...] = ()
     role: Literal["anchor", "gate"]
     subject: str
     model_fingerprint: str

@@ -14,7 +14,7 @@ from consolidation.damage import DamageFindings, find_damage, known_facts, plan_
 from consolidation.eviction import plan_evictions
 from consolidation.night_folder import NightFolder, generated_wordings
 from consolidation.probes import probe_known, probe_targets, proven_ids
-from consolidation.promotion import decide, is_clear
+from consolidation.promotion import decide, is_clear, learns_too_little
 from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
 from sharpwave.records import FactStatus, ProbeResult
 
@@ -104,7 +104,7 @@ def _ask_former(
     model: LanguageModel,
 ) -> _Questions:
     gate = [
-        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer,))
+        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer, *item.aliases))
         for number, item in enumerate(gate_questions(bank))
     ]
     known = _known_in_weights(memory, {item.fact_id for item in plan.targets})
@@ -123,7 +123,7 @@ def _try_scales(
     settings: ConsolidationSettings,
     on_log: OnLog | None,
 ) -> tuple[_Shadow, list[ScaleTrial]]:
-    """Try the scales in turn until one is clearly good; return the last one tried and all figures."""
+    """Try the scales in turn until one is clearly good or the rest is hopeless; return the last one and all figures."""
     first, *smaller = settings.promotion.scales
     shadow = reload(first)
     trials: list[ScaleTrial] = []
@@ -132,7 +132,8 @@ def _try_scales(
         trials.append(_trial(shadow, findings, len(plan.targets), settings))
         if on_log is not None:
             on_log(trials[-1].model_dump(), len(trials))
-        if is_clear(trials[-1], settings.promotion) or not smaller:
+        is_last = not smaller or learns_too_little(trials[-1], settings.promotion)
+        if is_last or is_clear(trials[-1], settings.promotion):
             return shadow, trials
         shadow = reload(smaller.pop(0))
 

@@ -6,6 +6,7 @@ current pointer, the evicted facts and the damaged ones together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ from consolidation.records import (
 )
 from consolidation.selection import select_facts
 from consolidation.targets import check_targets, given_targets, training_targets
-from sharpwave.errors import StoreBusyError
+from sharpwave.errors import StoreBusyError, TrainingError
 from sharpwave.records import FactStatus, GenerationStatus, utc_now
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def plan_night(
     if former is not None:
         return former
     hot = list(memory.ledger.iter_facts(status=FactStatus.HOT))
-    chosen, rejected = select_facts(hot, settings.selection, utc_now())
+    failed = memory.generations.failed()
+    tried = Counter(fact_id for generation in failed for fact_id in generation.trained_fact_ids)
+    chosen, rejected = select_facts(hot, settings.selection, utc_now(), failed_nights=tried)
     targets, refused = check_targets(_make_targets(chosen, propose, rejected))
     plan = NightPlan(
         run_id=run_id,
@@ -105,7 +108,7 @@ def plan_night(
         targets=tuple(targets),
         rejected=tuple(rejected + refused),
         hot_before=len(hot),
-        seed=seed,
+        seed=seed + len(failed),  # the same facts may come again, the same order and draws would fail again
     )
     if save:
         memory.generations.discard_interrupted()
@@ -163,7 +166,10 @@ def train_shadow(
     load_model: LoadModel,
     on_log: OnLog | None = None,
 ) -> TrainingReceipt:
-    """Train an update on the parent generation and keep it in the night's folder."""
+    """Train an update on the parent generation and keep it in the night's folder.
+
+    Raises TrainingError if the training fails; the night is then reported as discarded.
+    """
     from consolidation.write_back import Anchor, train_update
 
     folder = NightFolder(memory.directory, plan.run_id)
@@ -179,15 +185,18 @@ def train_shadow(
         Anchor(anchor_prompt(item), item.answer, prefixed=number % 2 == 1)
         for number, item in enumerate(drawn)
     ]
-    receipt = train_update(
-        load_model(memory.generations.adapter_folder(plan.parent)),
-        training_targets(plan.targets),
-        anchors,
-        settings.write_back,
-        folder.update,
-        seed=plan.seed,
-        on_log=on_log,
-    )
+    model = load_model(memory.generations.adapter_folder(plan.parent))
+    targets = training_targets(plan.targets)
+    try:
+        receipt = train_update(
+            model, targets, anchors, settings.write_back, folder.update, seed=plan.seed, on_log=on_log
+        )
+    except TrainingError as error:
+        verdict = NightVerdict(
+            generation=shadow.number, promoted=False, reason=str(error), scale=None, trials=()
+        )
+        apply_verdict(memory, plan, None, verdict)
+        raise
     record = TrainingReceipt(generation=shadow.number, **receipt.figures())
     folder.write(files.TRAINING, record)
     return record
@@ -205,7 +214,7 @@ def apply_verdict(
     if former is not None:
         return former
     receipt: PromotionReceipt | None = None
-    if verdict is None or training is None:
+    if verdict is None:
         status, reason, generation = "skipped", f"only {len(plan.targets)} facts to write back", plan.parent
     elif not verdict.promoted:
         memory.generations.discard(verdict.generation, verdict.reason)

@@ -25,6 +25,11 @@ def passes(trial: ScaleTrial, settings: PromotionSettings) -> bool:
     )
 
 
+def learns_too_little(trial: ScaleTrial, settings: PromotionSettings) -> bool:
+    """Tell whether smaller scales are hopeless: a smaller update never holds more of what was trained."""
+    return not trial.internalised_rate >= settings.min_internalised_rate
+
+
 def is_clear(trial: ScaleTrial, settings: PromotionSettings) -> bool:
     """Tell whether smaller scales need not be tried: it passes with at most half the damage allowed."""
     return passes(trial, settings) and trial.gate_damage_rate <= settings.max_damage_rate / 2
@@ -32,6 +37,13 @@ def is_clear(trial: ScaleTrial, settings: PromotionSettings) -> bool:
 
 def decide(trials: Sequence[ScaleTrial], settings: PromotionSettings) -> GateDecision:
     """Choose the passing scale with the best balance of learnt minus damaged; discard if none passes."""
+    probed = min(trial.gate_probed for trial in trials)
+    if probed < settings.min_gate_facts:
+        return GateDecision(
+            None,
+            f"the model answers only {probed} questions of the gate, {settings.min_gate_facts} are needed to measure "
+            "damage; write the anchor bank anew with `sharpwave train-router`",
+        )
     passing = [trial for trial in trials if passes(trial, settings)]
     if passing:
         best = max(passing, key=lambda trial: (trial.internalised_rate - trial.gate_damage_rate, trial.scale))

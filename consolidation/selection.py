@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,22 @@ MAX_ANSWER_CHARS = 80
 
 
 def select_facts(
-    stored: Iterable[StoredFact], settings: SelectionSettings, now: datetime
+    stored: Iterable[StoredFact],
+    settings: SelectionSettings,
+    now: datetime,
+    *,
+    failed_nights: Mapping[str, int] | None = None,
 ) -> tuple[list[StoredFact], list[Rejection]]:
     """Choose the facts worth writing back: seen most often first, then the longest stored.
 
-    Facts that a former night trained without proof come after those never tried, so that a fact the model cannot
-    learn does not block the others night after night.
+    Facts that a former night trained without proof, or that were part of a discarded night, come after those never
+    tried, so that a fact the model cannot learn does not block the others night after night.
+
+    Args:
+        stored: The facts of the store.
+        settings: Limits.
+        now: Facts not valid at this time are left out.
+        failed_nights: In how many discarded nights each fact was trained; none by default.
 
     Returns:
         The chosen facts, at most `max_facts`, and the others with the reason why not.
@@ -35,7 +45,15 @@ def select_facts(
             rejected.append(Rejection(fact_id=fact.id, reason=reason))
         else:
             eligible.append(fact)
-    eligible.sort(key=lambda fact: (fact.trained_generation or 0, -fact.observed_count, fact.seq))
+    failed = failed_nights or {}
+    eligible.sort(
+        key=lambda fact: (
+            failed.get(fact.id, 0),
+            fact.trained_generation or 0,
+            -fact.observed_count,
+            fact.seq,
+        )
+    )
     chosen = eligible[: settings.max_facts]
     rejected += [
         Rejection(fact_id=fact.id, reason="left for a later night") for fact in eligible[len(chosen) :]

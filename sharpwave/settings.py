@@ -175,7 +175,9 @@ class PromotionSettings(SettingsGroup):
     """Smallest share of the trained facts that must be proven."""
     max_damage_rate: float = Field(default=0.15, ge=0, le=1)
     """Largest share of the formerly known facts probed that may be damaged."""
-    scales: tuple[float, ...] = Field(default=(1.0, 0.75, 0.5, 0.25), min_length=1)
+    min_gate_facts: NonNegativeInt = 30
+    """Fewest gate questions that the former generation must answer; with fewer, damage could not be measured."""
+    scales: tuple[float, ...] = Field(default=(1.0, 0.85, 0.7), min_length=1)
     """Adapter scales tried, from the largest down, to trade what is learnt against what is damaged."""
 
     @field_validator("scales", mode="after")

@@ -81,6 +81,7 @@ def write_anchor_bank(settings_path: str) -> int:
             AnchorQuestion(
                 question=known.item.probe_question,
                 answer=known.answer,
+                aliases=tuple(alias for alias in known.item.fact.answers if alias != known.answer),
                 role="anchor" if split == "train" else "gate",
                 subject=known.item.group,
                 model_fingerprint=reader.fingerprint,

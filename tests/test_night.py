@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from carriers.adapters import merge_adapter
 from carriers.embedder import HashingEmbedder
@@ -33,9 +34,9 @@ from consolidation.night_folder import (
     generated_wordings,
     unfinished_nights,
 )
-from consolidation.records import FactTargets, NightPlan, Rejection
+from consolidation.records import FactTargets, NightPlan, NightReport, Rejection
 from consolidation.write_back import TrainingTarget, train_update
-from sharpwave.errors import IntegrityError, StoreBusyError
+from sharpwave.errors import IntegrityError, StoreBusyError, TrainingError
 from sharpwave.records import (
     EventKind,
     Fact,
@@ -70,7 +71,9 @@ WRITE_BACK = WriteBackSettings(
 SETTINGS = ConsolidationSettings(
     selection=SelectionSettings(max_facts=20, min_facts=2),
     write_back=WRITE_BACK,
-    promotion=PromotionSettings(min_internalised_rate=0.5, max_damage_rate=0.2, scales=(1.0, 0.5)),
+    promotion=PromotionSettings(
+        min_internalised_rate=0.5, max_damage_rate=0.2, min_gate_facts=0, scales=(1.0, 0.5)
+    ),
     shrink_limit=1.0,
 )
 BOXES = [
@@ -222,6 +225,41 @@ def test_a_discarded_night_leaves_everything_as_it_was(memory, load_model):
     assert not NightFolder(memory.directory, "night").update.exists()
 
 
+def test_the_night_after_a_discarded_one_tries_other_facts_and_another_order(memory, load_model):
+    settings = SETTINGS.model_copy(update={"selection": SelectionSettings(max_facts=2, min_facts=2)})
+    first = plan(memory, "first", settings=settings)
+    assert sleep(memory, load_model, "first", bank=GATE, settings=settings).status == "discarded"
+    second = plan(memory, "second", settings=settings)
+    assert {item.fact_id for item in second.targets}.isdisjoint(item.fact_id for item in first.targets)
+    assert second.seed != first.seed
+
+
+def test_a_gate_too_small_to_measure_damage_promotes_nothing(memory, load_model):
+    gate = SETTINGS.promotion.model_copy(update={"min_gate_facts": 4, "max_damage_rate": 1.0})
+    report = sleep(memory, load_model, bank=GATE, settings=SETTINGS.model_copy(update={"promotion": gate}))
+    assert report.status == "discarded"
+    assert "only 3 questions of the gate" in report.reason
+    assert "train-router" in report.reason
+
+
+def test_a_training_that_fails_is_reported_and_not_taken_up_again(memory, load_model):
+    def load_broken(adapter):
+        model = load_model(adapter)
+        with torch.no_grad():
+            model.model.model.layers[0].mlp.down_proj.weight[0, 0] = float("nan")
+        return model
+
+    planned = plan(memory)
+    with pytest.raises(TrainingError, match="not finite"):
+        train(memory, planned, load_broken)
+    assert unfinished_nights(memory.directory) == []
+    report = NightFolder(memory.directory, "night").read(REPORT, NightReport)
+    assert (report.status, report.internalised) == ("discarded", 0)
+    assert "not finite" in report.reason
+    assert memory.generations.get(1).status is GenerationStatus.DISCARDED
+    assert plan(memory, "next").seed != planned.seed
+
+
 def test_only_the_shrink_limit_leaves_in_one_night(memory, load_model):
     settings = SETTINGS.model_copy(update={"shrink_limit": 0.5})
     report = sleep(memory, load_model, settings=settings)
@@ -235,7 +273,7 @@ def test_unproven_facts_stay_in_the_store(memory, load_model):
     settings = SETTINGS.model_copy(
         update={
             "write_back": WRITE_BACK.model_copy(update={"epochs": 1}),
-            "promotion": PromotionSettings(min_internalised_rate=0.0, max_damage_rate=1.0),
+            "promotion": PromotionSettings(min_internalised_rate=0.0, max_damage_rate=1.0, min_gate_facts=0),
         }
     )
     report = sleep(memory, load_model, settings=settings)

@@ -10,7 +10,7 @@ from carriers.ledger_records import StoredFact
 from consolidation.damage import find_damage, known_facts, plan_damage_probes
 from consolidation.eviction import plan_evictions
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
-from consolidation.promotion import decide, is_clear, passes
+from consolidation.promotion import decide, is_clear, learns_too_little, passes
 from consolidation.records import FactTargets, KnownFact, ScaleTrial
 from sharpwave.records import Fact, FactStatus, ProbeResult
 from sharpwave.settings import DamageSettings, PromotionSettings
@@ -104,6 +104,18 @@ def test_smaller_scales_are_skipped_only_after_a_clear_pass():
     assert is_clear(trial(1.0, 0.9, 0.05), GATE)
     assert not is_clear(trial(1.0, 0.9, 0.06), GATE)
     assert not is_clear(trial(1.0, 0.4, 0.0), GATE)
+
+
+def test_smaller_scales_are_hopeless_once_too_little_is_learnt():
+    assert not learns_too_little(trial(1.0, 0.5, 0.9), GATE)
+    assert learns_too_little(trial(1.0, 0.49, 0.9), GATE)
+    assert learns_too_little(trial(1.0, float("nan"), 0.9), GATE)
+
+
+def test_too_few_gate_facts_promote_nothing():
+    few = trial(1.0, 0.9, 0.0).model_copy(update={"gate_probed": GATE.min_gate_facts - 1})
+    assert decide([trial(1.0, 0.9, 0.0)], GATE).scale == 1.0
+    assert decide([few], GATE).scale is None
 
 
 def test_the_best_balance_among_the_passing_scales_wins():

@@ -42,6 +42,14 @@ def test_facts_trained_without_proof_wait_behind_those_never_tried():
     assert select(facts)[0] == ["new", "once", "twice"]
 
 
+def test_facts_of_discarded_nights_wait_behind_all_others():
+    facts = [stored("failed", observed_count=9), stored("once", trained_generation=1), stored("new", seq=5)]
+    chosen, _ = select_facts(
+        facts, SelectionSettings(max_facts=9, min_facts=1), NOW, failed_nights={"failed": 1}
+    )
+    assert [fact.id for fact in chosen] == ["new", "once", "failed"]
+
+
 def test_no_more_than_the_limit_and_the_rest_is_named():
     chosen, rejected = select([stored(f"f{seq}", seq=seq) for seq in range(5)], max_facts=3)
     assert chosen == ["f0", "f1", "f2"]
