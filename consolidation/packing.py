@@ -7,7 +7,6 @@ computed once for all its segments, and nothing is spent on padding.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,22 +96,3 @@ def pack_row(segments: Sequence[Segment], prefix_ids: Sequence[int]) -> PackedRo
         fact=columns[3],
         offset=columns[4],
     )
-
-
-def plan_steps(
-    segments: Sequence[Segment], *, epochs: int, batch_size: int, anchors_per_epoch: int, seed: int
-) -> list[list[int]]:
-    """Return, for every optimiser step, which segments are packed into its row.
-
-    Every fact segment comes once an epoch. Anchors are drawn anew for each epoch, so that all of a large bank are
-    seen while each epoch costs little; targets and anchors are mixed at random, seeded.
-    """
-    draw = random.Random(seed)
-    facts = [number for number, segment in enumerate(segments) if segment.anchor < 0]
-    anchors = [number for number, segment in enumerate(segments) if segment.anchor >= 0]
-    steps: list[list[int]] = []
-    for _ in range(epochs):
-        epoch = facts + draw.sample(anchors, min(anchors_per_epoch, len(anchors)))
-        draw.shuffle(epoch)
-        steps += [epoch[start : start + batch_size] for start in range(0, len(epoch), batch_size)]
-    return steps

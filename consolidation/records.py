@@ -47,7 +47,7 @@ class TrainingReceipt(Record):
     supervised_tokens: int
     trained_tokens: int
     final_loss: float
-    final_distance: float
+    final_divergence: float
 
 
 class ScaleTrial(Record):
@@ -125,6 +125,6 @@ class NightReport(Record):
                 "train_seconds": self.training.seconds,
                 "supervised_tokens": self.training.supervised_tokens,
                 "final_loss": self.training.final_loss,
-                "final_anchor_distance": self.training.final_distance,
+                "final_anchor_divergence": self.training.final_divergence,
             }
         return figures

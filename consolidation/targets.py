@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from carriers.ledger_records import StoredFact
     from consolidation.write_back import TrainingTarget
 
-MAX_TRAIN_QUESTIONS = 2
+MAX_TRAIN_QUESTIONS = 3
 
 
 def given_targets(fact: StoredFact) -> FactTargets | None:
@@ -52,12 +52,15 @@ def _wordings(questions: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
 
 
 def training_targets(targets: Sequence[FactTargets]) -> list[TrainingTarget]:
-    """Return prompt-completion pairs; wordings alternate between the bare and the few-shot form."""
+    """Return prompt-completion pairs: each wording bare and after the few-shot prefix, forms alternating."""
     from consolidation.write_back import TrainingTarget
 
     return [
-        TrainingTarget(item.fact_id, closed_book(question), item.answers[0], prefixed=number % 2 == 1)
+        TrainingTarget(
+            item.fact_id, closed_book(question), item.answers[0], prefixed=(number + turn) % 2 == 1
+        )
         for item in targets
+        for turn in (0, 1)
         for number, question in enumerate(item.train_questions)
     ]
 

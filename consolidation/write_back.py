@@ -1,13 +1,18 @@
 """Writing facts into the weights: supervised fine-tuning of a LoRA adapter with distillation on anchors.
 
 The only module that uses TRL. Loss = cross-entropy on the completions of the fact targets, plus a weight times the
-distance of the final hidden states on anchor answers to those of the previous generation (a form of learning
+Kullback-Leibler divergence between the previous generation's predictions on anchor answers and the new ones (learning
 without forgetting, Li and Hoiem, 2016). At step 0 the adapter changes nothing, so the model itself, before its
-first step, is the teacher. Logits are computed at supervised positions only.
+first step, is the teacher.
+
+Logits are computed at supervised positions only, and only for a shortlist of the vocabulary (Jean et al., 2015): every
+token of an answer, and at each such place the tokens the previous generation finds likeliest. Proofs are made later,
+with the whole vocabulary.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import warnings
@@ -17,7 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carriers.prompts import PromptForm, prefix_of
-from consolidation.packing import PackedRow, Segment, pack_row, plan_steps
+from consolidation.curriculum import Curriculum
+from consolidation.packing import PackedRow, Segment, pack_row
+from consolidation.subspace import UpdateAim
 from sharpwave.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -27,8 +34,9 @@ if TYPE_CHECKING:
     from sharpwave.settings import WriteBackSettings
 
 OnLog = Callable[[Mapping[str, float], int], None]
-TeacherStates = dict[tuple[int, int], "torch.Tensor"]
-
+_WARMUP_STEPS = 10
+_LIKELIEST = 64  # tokens per place on the shortlist
+_ROW_SEGMENTS = 24
 _LORA_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -52,6 +60,35 @@ class Anchor:
 
 
 @dataclass(frozen=True)
+class _Teacher:
+    """What the previous generation says: V tokens on the shortlist.
+
+    Attributes:
+        shortlist: Token ids, ascending, [V].
+        weight: Rows of the output head for them, [V, width].
+        bias: Their biases, [V], if the head has any.
+        log_probs: At each (anchor number, place in its answer), normalised over the shortlist, [V].
+    """
+
+    shortlist: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    log_probs: dict[tuple[int, int], torch.Tensor]
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the logits [S, V] of final hidden states [S, width]."""
+        from torch.nn.functional import linear
+
+        return linear(hidden, self.weight, self.bias)
+
+    def places(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return where tokens stand on the shortlist; all of them must be on it."""
+        from torch import searchsorted
+
+        return searchsorted(self.shortlist, tokens.to(self.shortlist.device))
+
+
+@dataclass(frozen=True)
 class WriteBackReceipt:
     """What a training run did: where the raw update lies and what it cost."""
 
@@ -61,7 +98,7 @@ class WriteBackReceipt:
     supervised_tokens: int
     trained_tokens: int
     final_loss: float
-    final_distance: float
+    final_divergence: float
 
     def figures(self) -> dict[str, Any]:
         """Return what the run cost, without the folder."""
@@ -101,7 +138,7 @@ def train_update(
     if supervised == 0:
         raise TrainingError("no supervised tokens: every target's completion is empty")
     wrapped = _attach_lora(model.model, settings, seed)
-    teacher = _teacher_states(wrapped, [s for s in segments if s.anchor >= 0], prefix_ids)
+    teacher = _ask_teacher(wrapped, segments, prefix_ids, settings.aim_ridge)
     trainer = _make_trainer(
         wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log
     )
@@ -114,17 +151,17 @@ def train_update(
     return WriteBackReceipt(
         folder=output,
         seconds=seconds,
-        steps=int(trainer.state.global_step),
+        steps=trainer.trained_steps,
         supervised_tokens=supervised,
         trained_tokens=trainer.trained_tokens,
         final_loss=trainer.last_losses["loss_facts"],
-        final_distance=trainer.last_losses["anchor_distance"],
+        final_divergence=trainer.last_losses["anchor_divergence"],
     )
 
 
-def planned_steps(target_count: int, anchor_count: int, settings: WriteBackSettings) -> int:
-    """Return how many optimiser steps a training on so many targets, with such a bank, takes."""
-    per_epoch = target_count + min(settings.anchors_per_epoch, anchor_count)
+def planned_steps(fact_count: int, anchor_count: int, settings: WriteBackSettings) -> int:
+    """Return how many optimiser steps a training takes at most: if no fact sits out, for it is learnt."""
+    per_epoch = fact_count * settings.wordings_per_epoch + min(settings.anchors_per_epoch, anchor_count)
     return math.ceil(per_epoch / settings.batch_size) * settings.epochs
 
 
@@ -158,6 +195,19 @@ def encode_segments(
         for number, anchor in enumerate(anchors)
     ]
     return segments, prefix_ids
+
+
+def make_curriculum(segments: Sequence[Segment], settings: WriteBackSettings, seed: int) -> Curriculum:
+    """Return the order in which these segments are trained."""
+    return Curriculum(
+        segments,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        wordings_per_epoch=settings.wordings_per_epoch,
+        anchors_per_epoch=settings.anchors_per_epoch,
+        sure_prob=settings.sure_prob,
+        seed=seed,
+    )
 
 
 def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
@@ -194,19 +244,52 @@ def _hidden_at_sources(model: Any, row: PackedRow) -> Any:
     return output.last_hidden_state[0, row.source.to(device)]
 
 
-def _teacher_states(model: Any, anchors: Sequence[Segment], prefix_ids: list[int]) -> TeacherStates:
-    """Return the hidden state of the untouched model at each (anchor number, place in its answer)."""
+def _ask_teacher(
+    model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float
+) -> _Teacher:
+    """Read the anchors, and two wordings of each fact, with the untouched model; aim the update on the way."""
     import torch
 
-    states: TeacherStates = {}
+    head = model.get_base_model().lm_head
+    aim = UpdateAim(model, aim_ridge) if aim_ridge else None
+    anchors = [segment for segment in segments if segment.anchor >= 0]
+    batches = [
+        (part[start : start + _ROW_SEGMENTS], is_anchor)
+        for part, is_anchor in ((_first_wordings(segments, 2), False), (anchors, True))
+        for start in range(0, len(part), _ROW_SEGMENTS)
+    ]
+    states: dict[tuple[int, int], torch.Tensor] = {}
+    likeliest = [torch.tensor(sorted({token for item in segments for token in item.completion_ids}))]
     model.eval()
     with torch.no_grad():
-        for start in range(0, len(anchors), 24):
-            row = pack_row(anchors[start : start + 24], prefix_ids)
+        passes = aim.passes() if aim is not None else iter([None])
+        for batch, is_anchor in itertools.chain.from_iterable(batches for _ in passes):
+            row = pack_row(batch, prefix_ids)
+            if aim is not None:  # the shared prefix belongs to what is kept, not to what is learnt
+                length = row.input_ids.shape[1]
+                own = sum(len(item.prompt_ids) + len(item.completion_ids) for item in batch)
+                aim.watch(torch.arange(0 if is_anchor else length - own, length), is_anchor=is_anchor)
             hidden = _hidden_at_sources(model, row)
+            if not torch.isfinite(hidden).all():
+                raise TrainingError("the model's hidden states are not finite; its weights are damaged")
+            likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
             for number, place, state in zip(row.anchor.tolist(), row.offset.tolist(), hidden, strict=True):
-                states[number, place] = state.clone()
-    return states
+                if number >= 0:
+                    states[number, place] = state.clone()
+        shortlist = torch.unique(torch.cat(likeliest)).to(model.device)
+        bias = None if head.bias is None else head.bias[shortlist].detach()
+        teacher = _Teacher(shortlist, head.weight[shortlist].detach(), bias, {})
+        for place, state in states.items():
+            teacher.log_probs[place] = teacher.logits(state).log_softmax(-1)
+    return teacher
+
+
+def _first_wordings(segments: Sequence[Segment], count: int) -> list[Segment]:
+    by_fact: dict[int, list[Segment]] = {}
+    for segment in segments:
+        if segment.fact >= 0:
+            by_fact.setdefault(segment.fact, []).append(segment)
+    return [segment for wordings in by_fact.values() for segment in wordings[:count]]
 
 
 def _make_trainer(
@@ -214,39 +297,37 @@ def _make_trainer(
     tokenizer: Any,
     segments: list[Segment],
     prefix_ids: list[int],
-    teacher: TeacherStates,
+    teacher: _Teacher,
     settings: WriteBackSettings,
     output: Path,
     seed: int,
     on_log: OnLog | None,
 ) -> Any:
+    import torch
     from datasets import Dataset
     from transformers import PrinterCallback
 
-    def collate(examples: list[dict[str, list[int]]]) -> dict[str, Any]:
-        (step,) = examples
-        return vars(pack_row([segments[number] for number in step["segments"]], prefix_ids))
+    curriculum = make_curriculum(segments, settings, seed)
 
-    steps = plan_steps(
-        segments,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        anchors_per_epoch=settings.anchors_per_epoch,
-        seed=seed,
-    )
-    dataset = Dataset.from_dict({"segments": steps, "labels": [0] * len(steps)})
+    def collate(_: list[dict[str, int]]) -> dict[str, Any]:
+        # The trainer wants to know its steps beforehand, but which segments a step takes is decided on the way.
+        numbers = curriculum.next_step()
+        return (
+            vars(pack_row([segments[number] for number in numbers], prefix_ids))
+            if numbers
+            else {"end": torch.ones(1)}
+        )
+
     trainer = _trainer_class()(
         model=model,
         args=_sft_config(settings, output, seed),
-        train_dataset=dataset,
+        train_dataset=Dataset.from_dict({"labels": [0] * curriculum.most_steps}),
         data_collator=collate,
         processing_class=tokenizer,
     )
-    trainer.remove_callback(
-        PrinterCallback
-    )  # it prints to standard output, which belongs to the command line
-    trainer.teacher, trainer.settings, trainer.on_log = teacher, settings, on_log
-    trainer.remove_callback(PrinterCallback)  # prints to standard output
+    trainer.remove_callback(PrinterCallback)  # prints to standard output, which belongs to the command line
+    trainer.curriculum, trainer.teacher = curriculum, teacher
+    trainer.settings, trainer.on_log = settings, on_log
     return trainer
 
 
@@ -255,31 +336,46 @@ def _trainer_class() -> Any:
     from trl import SFTTrainer
 
     class DistillingTrainer(SFTTrainer):
-        """SFTTrainer whose loss reads packed rows and pulls anchors towards the previous generation."""
+        """SFTTrainer whose steps a curriculum deals and whose loss holds anchors to the previous generation."""
 
-        teacher: TeacherStates
+        curriculum: Curriculum
+        teacher: _Teacher
         settings: WriteBackSettings
         on_log: OnLog | None
-        trained_tokens = 0
+        trained_tokens = trained_steps = 0
         deadline = float("inf")
-        last_losses: dict[str, float] = {"loss_facts": 0.0, "anchor_distance": 0.0}  # noqa: RUF012
+        last_losses: dict[str, float] = {"loss_facts": 0.0, "anchor_divergence": 0.0}  # noqa: RUF012
 
         def compute_loss(
             self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
         ) -> Any:
+            if "end" in inputs:  # every fact is learnt: a step without gradient, at learning rate 0
+                self.control.should_training_stop = True
+                return sum(value.sum() for value in model.parameters() if value.requires_grad) * 0.0
             row = PackedRow(**{key: inputs[key] for key in PackedRow.__dataclass_fields__})
             hidden = _hidden_at_sources(model, row)
-            loss, distance = _losses(model.get_base_model().lm_head, hidden, row, self.teacher)
-            total = loss + self.settings.distill_weight * distance
+            loss, surest = _fact_loss(hidden, row, self.teacher)
+            divergence = _anchor_divergence(hidden, row, self.teacher)
+            total = loss + self.settings.distill_weight * divergence
             if not torch.isfinite(total):
                 raise TrainingError("the loss is not finite; lower write_back.learning_rate")
+            self.curriculum.note(surest)
             self.trained_tokens += int(row.input_ids.numel())
-            self.last_losses = {"loss_facts": loss.item(), "anchor_distance": distance.item()}
+            self.trained_steps += 1
+            self.last_losses = {"loss_facts": loss.item(), "anchor_divergence": divergence.item()}
             if self.on_log is not None:
                 self.on_log(self.last_losses, int(self.state.global_step))
             if time.perf_counter() > self.deadline:
                 self.control.should_training_stop = True
             return total
+
+        def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+            """Warm up, then fall in a straight line to 0 at the end of the curriculum."""
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+                optimizer or self.optimizer,  # type: ignore[arg-type]  # the trainer has made one by now
+                lambda step: min(1.0, (step + 1) / _WARMUP_STEPS) * (1.0 - self.curriculum.done),
+            )
+            return self.lr_scheduler
 
     return DistillingTrainer
 
@@ -294,8 +390,6 @@ def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
         num_train_epochs=1,
         train_sampling_strategy="sequential",
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=10,
         weight_decay=0.0,
         seed=seed,
         data_seed=seed,
@@ -313,21 +407,30 @@ def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
     )
 
 
-def _losses(lm_head: Any, hidden: Any, row: PackedRow, teacher: TeacherStates) -> tuple[Any, Any]:
-    """Return the mean cross-entropy of fact tokens and the mean relative distance of anchor states."""
+def _fact_loss(hidden: Any, row: PackedRow, teacher: _Teacher) -> tuple[Any, dict[int, float]]:
+    """Return the mean cross-entropy of the fact tokens, and each fact's lowest token probability."""
     import torch
 
-    facts, anchors = row.fact >= 0, row.anchor >= 0
-    zero = hidden.sum() * 0.0
-    loss = (
-        torch.nn.functional.cross_entropy(lm_head(hidden[facts]), row.target[facts].to(hidden.device))
-        if facts.any()
-        else zero
+    facts = row.fact >= 0
+    if not facts.any():
+        return hidden.sum() * 0.0, {}
+    losses = torch.nn.functional.cross_entropy(
+        teacher.logits(hidden[facts]), teacher.places(row.target[facts]), reduction="none"
     )
+    lowest: dict[int, float] = {}
+    for fact, prob in zip(row.fact[facts].tolist(), (-losses.detach()).exp().tolist(), strict=True):
+        lowest[fact] = min(prob, lowest.get(fact, 1.0))
+    return losses.mean(), lowest
+
+
+def _anchor_divergence(hidden: Any, row: PackedRow, teacher: _Teacher) -> Any:
+    """Return the mean Kullback-Leibler divergence of the anchor predictions from the teacher's, in nats."""
+    import torch
+
+    anchors = row.anchor >= 0
     if not anchors.any():
-        return loss, zero
-    wanted = torch.stack([
-        teacher[key] for key in zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)
-    ])
-    distance = (hidden[anchors] - wanted).pow(2).mean(1) / wanted.pow(2).mean(1)
-    return loss, distance.mean()
+        return hidden.sum() * 0.0
+    places = zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)
+    wanted = torch.stack([teacher.log_probs[place] for place in places])
+    found = teacher.logits(hidden[anchors]).log_softmax(-1)
+    return torch.nn.functional.kl_div(found, wanted, log_target=True, reduction="batchmean")

@@ -145,14 +145,21 @@ class WriteBackSettings(SettingsGroup):
     """Scale of the adapter's update; the effective factor is alpha / rank."""
     layers: Literal["all", "upper_half"] = "all"
     """Which transformer layers get an adapter."""
-    learning_rate: PositiveFloat = 5e-4
+    aim_ridge: NonNegativeFloat = 0.03
+    """How the update's input directions are chosen: small keeps them off the anchors, large near what is learnt;
+    0 takes random ones and trains them, as in plain LoRA."""
+    learning_rate: PositiveFloat = 2e-3
     """Peak learning rate of the optimiser."""
     epochs: PositiveInt = 8
-    """Passes over the training targets."""
+    """Passes over the facts to learn."""
     batch_size: PositiveInt = 24
     """Targets and anchors packed into one optimiser step."""
-    distill_weight: NonNegativeFloat = 20.0
-    """Weight of staying close to the previous generation on anchors, relative to the loss on the targets."""
+    wordings_per_epoch: PositiveInt = 2
+    """How many of a fact's wordings, bare or after the few-shot prefix, each epoch takes in turn."""
+    sure_prob: float = Field(default=0.9, gt=0, le=1)
+    """A fact whose answer tokens all exceed this probability sits out an epoch, then two and so on; 1 means never."""
+    distill_weight: NonNegativeFloat = 4.0
+    """Weight of predicting like the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
     anchors_per_epoch: NonNegativeInt = 120

@@ -62,8 +62,7 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     bank = read_anchors(settings.consolidation.anchors_file)
     plan, chosen = _plan(settings, run_id), settings.consolidation
     anchors = len(draw_anchors(bank, chosen.write_back.anchor_count, plan.seed))
-    targets = sum(len(item.train_questions) for item in plan.targets)
-    current_progress().stage("training", planned_steps(targets, anchors, chosen.write_back))
+    current_progress().stage("training", planned_steps(len(plan.targets), anchors, chosen.write_back))
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
         return night.train_shadow(
             memory,

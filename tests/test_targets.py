@@ -59,12 +59,10 @@ def test_generated_targets_say_so_and_hold_one_wording_back():
 def test_training_pairs_ask_closed_book_in_both_forms_and_never_the_paraphrase():
     pairs = training_targets([targets("a", train=("One?", "Two?", "Three?")), targets("b", train=("Four?",))])
     assert [(pair.fact_id, pair.prompt) for pair in pairs] == [
-        ("a", closed_book("One?")),
-        ("a", closed_book("Two?")),
-        ("a", closed_book("Three?")),
-        ("b", closed_book("Four?")),
+        *[("a", closed_book(question)) for question in ("One?", "Two?", "Three?") * 2],
+        *[("b", closed_book("Four?"))] * 2,
     ]
-    assert [pair.prefixed for pair in pairs] == [False, True, False, False]
+    assert [pair.prefixed for pair in pairs] == [False, True, False, True, False, True, False, True]
     assert {pair.completion for pair in pairs} == {"green"}
 
 

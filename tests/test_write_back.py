@@ -94,12 +94,12 @@ def test_the_receipt_counts_supervised_tokens_of_facts_only(trained):
         "supervised_tokens",
         "trained_tokens",
         "final_loss",
-        "final_distance",
+        "final_divergence",
     }
 
 
 def test_training_teaches_the_targets(tmp_path):
-    receipt, _ = train(tmp_path / "update", epochs=40, distill_weight=0.0, anchors=[])
+    receipt, _ = train(tmp_path / "update", epochs=40, learning_rate=2e-2, distill_weight=0.0, anchors=[])
     taught, untaught = tiny_language_model(adapter=receipt.folder), tiny_language_model()
     prompts = [closed_book(question) for question in QUESTIONS]
     for prefix in ("", CLOSED_BOOK_PREFIX):
@@ -114,11 +114,22 @@ def test_every_step_is_logged_and_the_loss_falls(tmp_path, capsys):
         tmp_path / "update",
         epochs=15,
         learning_rate=3e-2,
+        sure_prob=1.0,
         on_log=lambda figures, step: logged.append(figures["loss_facts"]),
     )
     assert len(logged) == 30
     assert min(logged[-2:]) < 0.8 * max(logged[:2])
     assert capsys.readouterr().out == "", "training talks through on_log only"
+
+
+def test_facts_that_are_learnt_leave_the_training_and_it_ends_early(tmp_path):
+    receipt, _ = train(
+        tmp_path / "update", epochs=40, batch_size=1, anchors=[], distill_weight=0.0, sure_prob=0.5
+    )
+    assert len(QUESTIONS) < receipt.steps < 40 * len(QUESTIONS)
+    taught = tiny_language_model(adapter=receipt.folder)
+    prompts = [closed_book(question) for question in QUESTIONS]
+    assert all(match.matched for match in taught.match_answers(prompts, [["blue"]] * 4, CLOSED_BOOK_PREFIX))
 
 
 def test_the_time_limit_ends_the_training_early_and_still_saves(tmp_path):
