@@ -4,15 +4,10 @@ The only module that uses TRL. Loss = cross-entropy on the completions of the fa
 Kullback-Leibler divergence between the previous generation's predictions on anchor answers and the new ones (learning
 without forgetting, Li and Hoiem, 2016). At step 0 the adapter changes nothing, so the model itself, before its
 first step, is the teacher.
-
-Logits are computed at supervised positions only, and only for a shortlist of the vocabulary (Jean et al., 2015): every
-token of an answer, and at each such place the tokens the previous generation finds likeliest. Proofs are made later,
-with the whole vocabulary.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 import warnings
@@ -23,20 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from carriers.prompts import PromptForm, prefix_of
 from consolidation.curriculum import Curriculum
+from consolidation.distillation import Teacher, ask_teacher, hidden_at_sources, weigh
 from consolidation.packing import PackedRow, Segment, pack_row
-from consolidation.subspace import UpdateAim
 from sharpwave.errors import TrainingError
 
 if TYPE_CHECKING:
-    import torch
-
     from carriers.language_model import LanguageModel
     from sharpwave.settings import WriteBackSettings
 
 OnLog = Callable[[Mapping[str, float], int], None]
 _WARMUP_STEPS = 10
-_LIKELIEST = 64  # tokens per place on the shortlist
-_ROW_SEGMENTS = 24
 _LORA_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -57,35 +48,6 @@ class Anchor:
     prompt: str
     answer: str
     prefixed: bool
-
-
-@dataclass(frozen=True)
-class _Teacher:
-    """What the previous generation says: V tokens on the shortlist.
-
-    Attributes:
-        shortlist: Token ids, ascending, [V].
-        weight: Rows of the output head for them, [V, width].
-        bias: Their biases, [V], if the head has any.
-        log_probs: At each (anchor number, place in its answer), normalised over the shortlist, [V].
-    """
-
-    shortlist: torch.Tensor
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    log_probs: dict[tuple[int, int], torch.Tensor]
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the logits [S, V] of final hidden states [S, width]."""
-        from torch.nn.functional import linear
-
-        return linear(hidden, self.weight, self.bias)
-
-    def places(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return where tokens stand on the shortlist; all of them must be on it."""
-        from torch import searchsorted
-
-        return searchsorted(self.shortlist, tokens.to(self.shortlist.device))
 
 
 @dataclass(frozen=True)
@@ -138,7 +100,7 @@ def train_update(
     if supervised == 0:
         raise TrainingError("no supervised tokens: every target's completion is empty")
     wrapped = _attach_lora(model.model, settings, seed)
-    teacher = _ask_teacher(wrapped, segments, prefix_ids, settings.aim_ridge)
+    teacher = ask_teacher(wrapped, segments, prefix_ids, settings.aim_ridge)
     trainer = _make_trainer(
         wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log
     )
@@ -232,72 +194,12 @@ def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
         return get_peft_model(model, config)
 
 
-def _hidden_at_sources(model: Any, row: PackedRow) -> Any:
-    """Return the final hidden states [S, width] at the positions that predict completion tokens."""
-    device = model.device
-    output = model.get_base_model().base_model(
-        input_ids=row.input_ids.to(device),
-        position_ids=row.position_ids.to(device),
-        attention_mask=row.attention_mask.to(device),
-        use_cache=False,
-    )
-    return output.last_hidden_state[0, row.source.to(device)]
-
-
-def _ask_teacher(
-    model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float
-) -> _Teacher:
-    """Read the anchors, and two wordings of each fact, with the untouched model; aim the update on the way."""
-    import torch
-
-    head = model.get_base_model().lm_head
-    aim = UpdateAim(model, aim_ridge) if aim_ridge else None
-    anchors = [segment for segment in segments if segment.anchor >= 0]
-    batches = [
-        (part[start : start + _ROW_SEGMENTS], is_anchor)
-        for part, is_anchor in ((_first_wordings(segments, 2), False), (anchors, True))
-        for start in range(0, len(part), _ROW_SEGMENTS)
-    ]
-    states: dict[tuple[int, int], torch.Tensor] = {}
-    likeliest = [torch.tensor(sorted({token for item in segments for token in item.completion_ids}))]
-    model.eval()
-    with torch.no_grad():
-        passes = aim.passes() if aim is not None else iter([None])
-        for batch, is_anchor in itertools.chain.from_iterable(batches for _ in passes):
-            row = pack_row(batch, prefix_ids)
-            if aim is not None:  # the shared prefix belongs to what is kept, not to what is learnt
-                length = row.input_ids.shape[1]
-                own = sum(len(item.prompt_ids) + len(item.completion_ids) for item in batch)
-                aim.watch(torch.arange(0 if is_anchor else length - own, length), is_anchor=is_anchor)
-            hidden = _hidden_at_sources(model, row)
-            if not torch.isfinite(hidden).all():
-                raise TrainingError("the model's hidden states are not finite; its weights are damaged")
-            likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
-            for number, place, state in zip(row.anchor.tolist(), row.offset.tolist(), hidden, strict=True):
-                if number >= 0:
-                    states[number, place] = state.clone()
-        shortlist = torch.unique(torch.cat(likeliest)).to(model.device)
-        bias = None if head.bias is None else head.bias[shortlist].detach()
-        teacher = _Teacher(shortlist, head.weight[shortlist].detach(), bias, {})
-        for place, state in states.items():
-            teacher.log_probs[place] = teacher.logits(state).log_softmax(-1)
-    return teacher
-
-
-def _first_wordings(segments: Sequence[Segment], count: int) -> list[Segment]:
-    by_fact: dict[int, list[Segment]] = {}
-    for segment in segments:
-        if segment.fact >= 0:
-            by_fact.setdefault(segment.fact, []).append(segment)
-    return [segment for wordings in by_fact.values() for segment in wordings[:count]]
-
-
 def _make_trainer(
     model: Any,
     tokenizer: Any,
     segments: list[Segment],
     prefix_ids: list[int],
-    teacher: _Teacher,
+    teacher: Teacher,
     settings: WriteBackSettings,
     output: Path,
     seed: int,
@@ -332,14 +234,13 @@ def _make_trainer(
 
 
 def _trainer_class() -> Any:
-    import torch
     from trl import SFTTrainer
 
     class DistillingTrainer(SFTTrainer):
         """SFTTrainer whose steps a curriculum deals and whose loss holds anchors to the previous generation."""
 
         curriculum: Curriculum
-        teacher: _Teacher
+        teacher: Teacher
         settings: WriteBackSettings
         on_log: OnLog | None
         trained_tokens = trained_steps = 0
@@ -353,16 +254,11 @@ def _trainer_class() -> Any:
                 self.control.should_training_stop = True
                 return sum(value.sum() for value in model.parameters() if value.requires_grad) * 0.0
             row = PackedRow(**{key: inputs[key] for key in PackedRow.__dataclass_fields__})
-            hidden = _hidden_at_sources(model, row)
-            loss, surest = _fact_loss(hidden, row, self.teacher)
-            divergence = _anchor_divergence(hidden, row, self.teacher)
-            total = loss + self.settings.distill_weight * divergence
-            if not torch.isfinite(total):
-                raise TrainingError("the loss is not finite; lower write_back.learning_rate")
-            self.curriculum.note(surest)
+            hidden = hidden_at_sources(model, row)
+            total, self.last_losses, lowest = weigh(hidden, row, self.teacher, self.settings.distill_weight)
+            self.curriculum.note(lowest)
             self.trained_tokens += int(row.input_ids.numel())
             self.trained_steps += 1
-            self.last_losses = {"loss_facts": loss.item(), "anchor_divergence": divergence.item()}
             if self.on_log is not None:
                 self.on_log(self.last_losses, int(self.state.global_step))
             if time.perf_counter() > self.deadline:
@@ -370,14 +266,17 @@ def _trainer_class() -> Any:
             return total
 
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-            """Warm up, then fall in a straight line to 0 at the end of the curriculum."""
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-                optimizer or self.optimizer,  # type: ignore[arg-type]  # the trainer has made one by now
-                lambda step: min(1.0, (step + 1) / _WARMUP_STEPS) * (1.0 - self.curriculum.done),
-            )
+            self.lr_scheduler = _schedule(self.curriculum, optimizer or self.optimizer)
             return self.lr_scheduler
 
     return DistillingTrainer
+
+
+def _schedule(curriculum: Curriculum, optimizer: Any) -> Any:
+    """Warm up, then fall in a straight line to 0 at the end of the curriculum."""
+    from torch.optim.lr_scheduler import LambdaLR
+
+    return LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / _WARMUP_STEPS) * (1.0 - curriculum.done))
 
 
 def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
@@ -405,32 +304,3 @@ def _sft_config(settings: WriteBackSettings, output: Path, seed: int) -> Any:
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
     )
-
-
-def _fact_loss(hidden: Any, row: PackedRow, teacher: _Teacher) -> tuple[Any, dict[int, float]]:
-    """Return the mean cross-entropy of the fact tokens, and each fact's lowest token probability."""
-    import torch
-
-    facts = row.fact >= 0
-    if not facts.any():
-        return hidden.sum() * 0.0, {}
-    losses = torch.nn.functional.cross_entropy(
-        teacher.logits(hidden[facts]), teacher.places(row.target[facts]), reduction="none"
-    )
-    lowest: dict[int, float] = {}
-    for fact, prob in zip(row.fact[facts].tolist(), (-losses.detach()).exp().tolist(), strict=True):
-        lowest[fact] = min(prob, lowest.get(fact, 1.0))
-    return losses.mean(), lowest
-
-
-def _anchor_divergence(hidden: Any, row: PackedRow, teacher: _Teacher) -> Any:
-    """Return the mean Kullback-Leibler divergence of the anchor predictions from the teacher's, in nats."""
-    import torch
-
-    anchors = row.anchor >= 0
-    if not anchors.any():
-        return hidden.sum() * 0.0
-    places = zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)
-    wanted = torch.stack([teacher.log_probs[place] for place in places])
-    found = teacher.logits(hidden[anchors]).log_softmax(-1)
-    return torch.nn.functional.kl_div(found, wanted, log_target=True, reduction="batchmean")

@@ -1,0 +1,155 @@
+"""The previous generation as a teacher: its predictions on the anchors, and the two losses of a training.
+
+Logits are made for a shortlist of the vocabulary only (Jean et al., 2015): every token of an answer, and at each place
+of an answer the tokens the teacher finds likeliest. Proofs are made later, with the whole vocabulary.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from consolidation.packing import PackedRow, Segment, pack_row
+from consolidation.subspace import UpdateAim
+from sharpwave.errors import TrainingError
+
+if TYPE_CHECKING:
+    import torch
+
+_LIKELIEST = 64  # tokens per place on the shortlist
+_ROW_SEGMENTS = 24
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """What the previous generation says: V tokens on the shortlist.
+
+    Attributes:
+        shortlist: Token ids, ascending, [V].
+        weight: Rows of the output head for them, [V, width].
+        bias: Their biases, [V], if the head has any.
+        log_probs: At each (anchor number, place in its answer), normalised over the shortlist, [V].
+    """
+
+    shortlist: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    log_probs: dict[tuple[int, int], torch.Tensor]
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the logits [S, V] of final hidden states [S, width]."""
+        from torch.nn.functional import linear
+
+        return linear(hidden, self.weight, self.bias)
+
+    def places(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return where tokens stand on the shortlist; all of them must be on it."""
+        from torch import searchsorted
+
+        return searchsorted(self.shortlist, tokens.to(self.shortlist.device))
+
+
+def hidden_at_sources(model: Any, row: PackedRow) -> Any:
+    """Return the final hidden states [S, width] at the positions that predict completion tokens."""
+    device = model.device
+    output = model.get_base_model().base_model(
+        input_ids=row.input_ids.to(device),
+        position_ids=row.position_ids.to(device),
+        attention_mask=row.attention_mask.to(device),
+        use_cache=False,
+    )
+    return output.last_hidden_state[0, row.source.to(device)]
+
+
+def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float) -> Teacher:
+    """Read the anchors, and two wordings of each fact, with the untouched model; aim the update on the way."""
+    import torch
+
+    head = model.get_base_model().lm_head
+    aim = UpdateAim(model, aim_ridge) if aim_ridge else None
+    anchors = [segment for segment in segments if segment.anchor >= 0]
+    batches = [
+        (part[start : start + _ROW_SEGMENTS], is_anchor)
+        for part, is_anchor in ((_first_wordings(segments, 2), False), (anchors, True))
+        for start in range(0, len(part), _ROW_SEGMENTS)
+    ]
+    states: dict[tuple[int, int], torch.Tensor] = {}
+    likeliest = [torch.tensor(sorted({token for item in segments for token in item.completion_ids}))]
+    model.eval()
+    with torch.no_grad():
+        passes = aim.passes() if aim is not None else iter([None])
+        for batch, is_anchor in itertools.chain.from_iterable(batches for _ in passes):
+            row = pack_row(batch, prefix_ids)
+            if aim is not None:  # the shared prefix belongs to what is kept, not to what is learnt
+                length = row.input_ids.shape[1]
+                own = sum(len(item.prompt_ids) + len(item.completion_ids) for item in batch)
+                aim.watch(torch.arange(0 if is_anchor else length - own, length), is_anchor=is_anchor)
+            hidden = hidden_at_sources(model, row)
+            if not torch.isfinite(hidden).all():
+                raise TrainingError("the model's hidden states are not finite; its weights are damaged")
+            likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
+            for number, place, state in zip(row.anchor.tolist(), row.offset.tolist(), hidden, strict=True):
+                if number >= 0:
+                    states[number, place] = state.clone()
+        shortlist = torch.unique(torch.cat(likeliest)).to(model.device)
+        bias = None if head.bias is None else head.bias[shortlist].detach()
+        teacher = Teacher(shortlist, head.weight[shortlist].detach(), bias, {})
+        for place, state in states.items():
+            teacher.log_probs[place] = teacher.logits(state).log_softmax(-1)
+    return teacher
+
+
+def _first_wordings(segments: Sequence[Segment], count: int) -> list[Segment]:
+    by_fact: dict[int, list[Segment]] = {}
+    for segment in segments:
+        if segment.fact >= 0:
+            by_fact.setdefault(segment.fact, []).append(segment)
+    return [segment for wordings in by_fact.values() for segment in wordings[:count]]
+
+
+def weigh(
+    hidden: Any, row: PackedRow, teacher: Teacher, weight: float
+) -> tuple[Any, dict[str, float], dict[int, float]]:
+    """Return the loss to descend, its two parts for a log, and each fact's lowest token probability.
+
+    Raises TrainingError for a loss that is not finite.
+    """
+    import torch
+
+    loss, lowest = _fact_loss(hidden, row, teacher)
+    divergence = _anchor_divergence(hidden, row, teacher)
+    total = loss + weight * divergence
+    if not torch.isfinite(total):
+        raise TrainingError("the loss is not finite; lower write_back.learning_rate")
+    return total, {"loss_facts": loss.item(), "anchor_divergence": divergence.item()}, lowest
+
+
+def _fact_loss(hidden: Any, row: PackedRow, teacher: Teacher) -> tuple[Any, dict[int, float]]:
+    """Return the mean cross-entropy of the fact tokens, and each fact's lowest token probability."""
+    import torch
+
+    facts = row.fact >= 0
+    if not facts.any():
+        return hidden.sum() * 0.0, {}
+    losses = torch.nn.functional.cross_entropy(
+        teacher.logits(hidden[facts]), teacher.places(row.target[facts]), reduction="none"
+    )
+    lowest: dict[int, float] = {}
+    for fact, prob in zip(row.fact[facts].tolist(), (-losses.detach()).exp().tolist(), strict=True):
+        lowest[fact] = min(prob, lowest.get(fact, 1.0))
+    return losses.mean(), lowest
+
+
+def _anchor_divergence(hidden: Any, row: PackedRow, teacher: Teacher) -> Any:
+    """Return the mean Kullback-Leibler divergence of the anchor predictions from the teacher's, in nats."""
+    import torch
+
+    anchors = row.anchor >= 0
+    if not anchors.any():
+        return hidden.sum() * 0.0
+    places = zip(row.anchor[anchors].tolist(), row.offset[anchors].tolist(), strict=True)
+    wanted = torch.stack([teacher.log_probs[place] for place in places])
+    found = teacher.logits(hidden[anchors]).log_softmax(-1)
+    return torch.nn.functional.kl_div(found, wanted, log_target=True, reduction="batchmean")
