@@ -14,7 +14,7 @@ from tasks.run_settings import begin_run
 from tasks.stream_files import StreamFiles
 from tasks.stream_report_tasks import finish_run_task, night_run_id
 from tasks.stream_sizes import STREAM_SIZES
-from tasks.stream_tasks import ask_after_night_task, ask_step_task, lay_out_stream_task, step_run_id
+from tasks.stream_tasks import ask_around_night_task, ask_step_task, lay_out_stream_task, step_run_id
 from tasks.tracking import parent_run
 
 
@@ -43,6 +43,7 @@ def benchmark_memory(
             )
             ask_step_task(settings_path, out, step, tracker.run_id)
             if step in STREAM_SIZES[size].nights_after:
+                ask_around_night_task(settings_path, out, step, "before")
                 consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
-                ask_after_night_task(settings_path, out, step)
+                ask_around_night_task(settings_path, out, step, "after")
         return finish_run_task(settings_path, out, size, seed, time.monotonic() - started, tracker.run_id)

@@ -2,7 +2,7 @@
 
 <run>/stream/facts-01.jsonl      what arrives in step 1, in the format that `sharpwave ingest` reads
 <run>/stream/questions-01.jsonl  what is asked after it
-<run>/stream/answers-01.jsonl    what every arm answered; -night: again after the consolidation
+<run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone
 <run>/stream/step-01.json        where everything stood
 """
 
@@ -93,7 +93,7 @@ class StreamFiles:
         write_atomically(path, record.model_dump_json(indent=2).encode())
 
     def answers_file(self, step: int, suffix: str = "") -> Path:
-        """What the arms answered after a step; with the suffix `-night`, the memory again after the night."""
+        """What the arms answered after a step; with the suffix `-before-night`, the memory alone, on all so far."""
         return self.folder / f"answers-{step + 1:02d}{suffix}.jsonl"
 
     def answers(self, step: int, suffix: str = "") -> list[AnswerRow]:

@@ -9,7 +9,7 @@ from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation import night_folder
 from consolidation.night_folder import NightFolder
 from consolidation.records import FactTargets, NightPlan, NightReport, NightVerdict
-from eval.metrics import arm_figures, routing_cost_ratio, run_metrics
+from eval.metrics import arm_figures, mean_em, routing_cost_ratio, run_metrics
 from eval.plots import write_pngs
 from eval.report import write_report
 from eval.run_records import (
@@ -130,8 +130,7 @@ def _night_summary(
     if report is None or plan is None:
         return None
     lines = _FactLines(memory, plan, verdict)
-    before, after = files.answers(step), files.answers(step, "-night")
-    ours = [row.correct for row in before if row.arm == SHARPWAVE_ARM]
+    before, after = (files.answers(step, f"-{when}-night") for when in ("before", "after"))
     proven = set(verdict.proven) if verdict else set()
     return ConsolidationSummary(
         run_id=report.run_id,
@@ -154,8 +153,8 @@ def _night_summary(
         scale=report.scale,
         train_seconds=report.training.seconds if report.training else 0.0,
         supervised_tokens=report.training.supervised_tokens if report.training else 0,
-        em_before=sum(ours) / len(ours) if ours else None,
-        em_after=sum(row.correct for row in after) / len(after) if after else None,
+        em_before=mean_em([row.correct for row in before]) if before else None,
+        em_after=mean_em([row.correct for row in after]) if after else None,
         gate={key: float(value) for trial in report.trials[-1:] for key, value in trial.model_dump().items()},
     )
 

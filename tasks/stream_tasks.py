@@ -1,4 +1,4 @@
-"""Prefect tasks of a stream run: lay out the stream, ask every arm after a step, ask again after a night, finish."""
+"""Prefect tasks of a stream run: lay out the stream, ask every arm after a step, ask around a night, finish."""
 
 from __future__ import annotations
 
@@ -83,16 +83,24 @@ def ask_step(settings_path: str, run_folder: str, step: int, mlflow_run_id: str 
     return record
 
 
-def ask_after_night(settings_path: str, run_folder: str, step: int) -> float:
-    """Ask the memory alone the questions of a step once more, after a night; return the exact match."""
+def ask_around_night(settings_path: str, run_folder: str, step: int, when: str) -> float:
+    """Ask the memory alone all questions so far, `before` or `after` a night; return the exact match.
+
+    Questions about facts that have been superseded are left out: their answers do not hold any more.
+    """
     files = StreamFiles(Path(run_folder))
-    rows = files.answers(step, "-night")
+    rows = files.answers(step, f"-{when}-night")
     if not rows:
-        settings = read_settings(settings_path)
-        with AgentMemory.open(settings) as memory:
-            hot = memory.memory.ledger.counts()[FactStatus.HOT]
-            rows = answer_rows(RecallArm(SHARPWAVE_ARM, memory.recall, hot), step, files.questions(step))
-        files.write_answers(step, rows, "-night")
+        with AgentMemory.open(read_settings(settings_path)) as memory:
+            counts = memory.memory.ledger.counts()
+            asked = {item.question: item for number in range(step + 1) for item in files.questions(number)}
+            facts = memory.memory.ledger.facts([item.fact_id for item in asked.values()])
+            old = {fact.id for fact in facts if fact.status is FactStatus.SUPERSEDED}
+            current = [item for item in asked.values() if item.fact_id not in old]
+            current_progress().stage(f"asking {when} the night", len(current))
+            arm = RecallArm(SHARPWAVE_ARM, memory.recall, counts[FactStatus.HOT])
+            rows = answer_rows(arm, step, current)
+        files.write_answers(step, rows, f"-{when}-night")
     return sum(row.correct for row in rows) / len(rows)
 
 
@@ -205,4 +213,4 @@ def _curves(record: StepRecord) -> dict[str, float]:
 
 lay_out_stream_task = side_effect_task(lay_out_stream)
 ask_step_task = side_effect_task(ask_step)
-ask_after_night_task = side_effect_task(ask_after_night)
+ask_around_night_task = side_effect_task(ask_around_night)
