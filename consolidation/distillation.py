@@ -64,7 +64,7 @@ def hidden_at_sources(model: Any, row: PackedRow) -> Any:
 
 
 def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float) -> Teacher:
-    """Read the anchors, and two wordings of each fact, with the untouched model; aim the update on the way."""
+    """Read the anchors, and three wordings of each fact, with the untouched model; aim the update on the way."""
     import torch
 
     head = model.get_base_model().lm_head
@@ -72,7 +72,7 @@ def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], 
     anchors = [segment for segment in segments if segment.anchor >= 0]
     batches = [
         (part[start : start + _ROW_SEGMENTS], is_anchor)
-        for part, is_anchor in ((_first_wordings(segments, 2), False), (anchors, True))
+        for part, is_anchor in ((_first_wordings(segments, 3), False), (anchors, True))
         for start in range(0, len(part), _ROW_SEGMENTS)
     ]
     states: dict[tuple[int, int], torch.Tensor] = {}
