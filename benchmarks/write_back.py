@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +62,13 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         update, stacked = Path(folder) / "update", Path(folder) / "stacked"
         receipt = train_update(
-            models.load_large(None), training_targets(targets), anchors, recipe, update, seed=seed
+            models.load_large(None),
+            training_targets(targets),
+            anchors,
+            recipe,
+            update,
+            seed=seed,
+            on_log=_show,
         )
         for factor in scale or [1.0]:
             stack_adapters(None, update, stacked, factor)
@@ -86,6 +92,11 @@ def main(
             sys.stdout.write(json.dumps(figures, indent=2) + "\n")
             with out.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(figures) + "\n")
+
+
+def _show(losses: Mapping[str, float], step: int) -> None:
+    parts = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
+    sys.stderr.write(f"\rstep {step}: {parts}   ")
 
 
 def _unknown_targets(model: LanguageModel, wanted: int, seed: int) -> list[FactTargets]:

@@ -14,7 +14,7 @@ from consolidation.damage import DamageFindings, find_damage, known_facts, plan_
 from consolidation.eviction import plan_evictions
 from consolidation.night_folder import NightFolder, generated_wordings
 from consolidation.probes import probe_known, probe_targets, proven_ids
-from consolidation.promotion import decide, is_clear, learns_too_little
+from consolidation.promotion import decide, learns_too_little, passes
 from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
 from sharpwave.records import FactStatus, ProbeResult
 
@@ -53,7 +53,7 @@ def judge_shadow(
     load_model: LoadModel,
     on_log: OnLog | None = None,
 ) -> NightVerdict:
-    """Save and reload the model at each scale until one is clearly good, probe it, and decide. Evicts nothing.
+    """Save and reload the model at each scale until one passes, probe it, and decide. Evicts nothing.
 
     Args:
         memory: The store.
@@ -87,8 +87,6 @@ def judge_shadow(
         trials=tuple(trials),
     )
     if choice.scale is not None:
-        if shadow.scale != choice.scale:
-            shadow = reload(choice.scale)
         verdict = _with_consequences(memory, plan, settings, verdict, asked, shadow)
         figures = _gate_figures(trials, choice.scale)
         memory.generations.seal(training.generation, adapter_digest(target), figures)
@@ -123,7 +121,7 @@ def _try_scales(
     settings: ConsolidationSettings,
     on_log: OnLog | None,
 ) -> tuple[_Shadow, list[ScaleTrial]]:
-    """Try the scales in turn until one is clearly good or the rest is hopeless; return the last one and all figures."""
+    """Try the scales in turn until one passes or the rest is hopeless; return the last one and all figures."""
     first, *smaller = settings.promotion.scales
     shadow = reload(first)
     trials: list[ScaleTrial] = []
@@ -132,8 +130,8 @@ def _try_scales(
         trials.append(_trial(shadow, findings, len(plan.targets), settings))
         if on_log is not None:
             on_log(trials[-1].model_dump(), len(trials))
-        is_last = not smaller or learns_too_little(trials[-1], settings.promotion)
-        if is_last or is_clear(trials[-1], settings.promotion):
+        is_hopeless = not smaller or learns_too_little(trials[-1], settings.promotion)
+        if is_hopeless or passes(trials[-1], settings.promotion):
             return shadow, trials
         shadow = reload(smaller.pop(0))
 

@@ -30,13 +30,8 @@ def learns_too_little(trial: ScaleTrial, settings: PromotionSettings) -> bool:
     return not trial.internalised_rate >= settings.min_internalised_rate
 
 
-def is_clear(trial: ScaleTrial, settings: PromotionSettings) -> bool:
-    """Tell whether smaller scales need not be tried: it passes with at most half the damage allowed."""
-    return passes(trial, settings) and trial.gate_damage_rate <= settings.max_damage_rate / 2
-
-
 def decide(trials: Sequence[ScaleTrial], settings: PromotionSettings) -> GateDecision:
-    """Choose the passing scale with the best balance of learnt minus damaged; discard if none passes."""
+    """Choose the largest scale that passes; discard if none does."""
     probed = min(trial.gate_probed for trial in trials)
     if probed < settings.min_gate_facts:
         return GateDecision(
@@ -46,7 +41,7 @@ def decide(trials: Sequence[ScaleTrial], settings: PromotionSettings) -> GateDec
         )
     passing = [trial for trial in trials if passes(trial, settings)]
     if passing:
-        best = max(passing, key=lambda trial: (trial.internalised_rate - trial.gate_damage_rate, trial.scale))
+        best = max(passing, key=lambda trial: trial.scale)
         return GateDecision(
             best.scale,
             f"scale {best.scale:g}: {best.internalised_rate:.1%} internalised, "

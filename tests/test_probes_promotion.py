@@ -10,7 +10,7 @@ from carriers.ledger_records import StoredFact
 from consolidation.damage import find_damage, known_facts, plan_damage_probes
 from consolidation.eviction import plan_evictions
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
-from consolidation.promotion import decide, is_clear, learns_too_little, passes
+from consolidation.promotion import decide, learns_too_little, passes
 from consolidation.records import FactTargets, KnownFact, ScaleTrial
 from sharpwave.records import Fact, FactStatus, ProbeResult
 from sharpwave.settings import DamageSettings, PromotionSettings
@@ -100,12 +100,6 @@ def test_a_scale_passes_if_it_learns_enough_and_damages_little(learnt, damage, e
     assert passes(trial(1.0, learnt, damage), GATE) is expected
 
 
-def test_smaller_scales_are_skipped_only_after_a_clear_pass():
-    assert is_clear(trial(1.0, 0.9, 0.05), GATE)
-    assert not is_clear(trial(1.0, 0.9, 0.06), GATE)
-    assert not is_clear(trial(1.0, 0.4, 0.0), GATE)
-
-
 def test_smaller_scales_are_hopeless_once_too_little_is_learnt():
     assert not learns_too_little(trial(1.0, 0.5, 0.9), GATE)
     assert learns_too_little(trial(1.0, 0.49, 0.9), GATE)
@@ -118,15 +112,11 @@ def test_too_few_gate_facts_promote_nothing():
     assert decide([few], GATE).scale is None
 
 
-def test_the_best_balance_among_the_passing_scales_wins():
+def test_the_largest_passing_scale_wins():
     trials = [trial(1.0, 0.99, 0.3), trial(0.75, 0.9, 0.1), trial(0.5, 0.88, 0.02), trial(0.25, 0.3, 0.0)]
     choice = decide(trials, GATE)
-    assert choice.scale == 0.5
-    assert "88.0%" in choice.reason
-
-
-def test_equal_balance_goes_to_the_larger_scale():
-    assert decide([trial(0.5, 0.75, 0.0), trial(1.0, 0.75, 0.0)], GATE).scale == 1.0
+    assert choice.scale == 0.75
+    assert "90.0%" in choice.reason
 
 
 def test_nothing_that_fails_the_gate_is_ever_chosen():
