@@ -139,30 +139,30 @@ class SelectionSettings(SettingsGroup):
 class WriteBackSettings(SettingsGroup):
     """How chosen facts become adapter weights; says nothing about which facts."""
 
-    lora_rank: PositiveInt = 16
+    lora_rank: PositiveInt = 32
     """Rank of the adapter's update matrices."""
-    lora_alpha: PositiveInt = 32
+    lora_alpha: PositiveInt = 64
     """Scale of the adapter's update; the effective factor is alpha / rank."""
     layers: Literal["all", "upper_half"] = "all"
     """Which transformer layers get an adapter."""
     aim_ridge: NonNegativeFloat = 0.03
     """How the update's input directions are chosen: small keeps them off the anchors, large near what is learnt;
     0 takes random ones and trains them, as in plain LoRA."""
-    learning_rate: PositiveFloat = 2e-3
+    learning_rate: PositiveFloat = 1e-3
     """Peak learning rate of the optimiser."""
-    epochs: PositiveInt = 8
+    epochs: PositiveInt = 9
     """Passes over the facts to learn."""
     batch_size: PositiveInt = 24
     """Targets and anchors packed into one optimiser step."""
     wordings_per_epoch: PositiveInt = 2
     """How many of a fact's wordings, bare or after the few-shot prefix, each epoch takes in turn."""
-    sure_prob: float = Field(default=0.9, gt=0, le=1)
+    sure_prob: float = Field(default=0.97, gt=0, le=1)
     """A fact whose answer tokens all exceed this probability sits out an epoch, then two and so on; 1 means never."""
     distill_weight: NonNegativeFloat = 4.0
     """Weight of predicting like the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
-    anchors_per_epoch: NonNegativeInt = 120
+    anchors_per_epoch: NonNegativeInt = 100
     """How many of them each epoch draws anew; the rest of an epoch are the training targets."""
     max_train_seconds: NonNegativeFloat = 0.0
     """Wall-clock limit of the training in seconds, after which it stops early; 0 means no limit."""
@@ -180,8 +180,9 @@ class PromotionSettings(SettingsGroup):
 
     min_internalised_rate: float = Field(default=0.5, ge=0, le=1)
     """Smallest share of the trained facts that must be proven."""
-    max_damage_rate: float = Field(default=0.15, ge=0, le=1)
-    """Largest share of the formerly known facts probed that may be damaged."""
+    max_damage_rate: float = Field(default=0.2, ge=0, le=1)
+    """Largest share of the gate questions that may be damaged. Half of them hang by a thread: the former generation
+    answers them with a token below 0.3, and nearly all damage falls on these."""
     min_gate_facts: NonNegativeInt = 30
     """Fewest gate questions that the former generation must answer; with fewer, damage could not be measured."""
     scales: tuple[float, ...] = Field(default=(1.0, 0.85, 0.7), min_length=1)

@@ -54,7 +54,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
     shortened = [
         "write_back.epochs=10",
         "write_back.anchors_per_epoch=40",
-        "write_back.distill_weight=3",
         "promotion.scales=[1.0]",
         "promotion.max_damage_rate=0.6",
     ]
