@@ -75,16 +75,16 @@ class StoreSettings(SettingsGroup):
 class ArbiterSettings(SettingsGroup):
     """Linear score that chooses between two differing answers; above 0 the store's answer is taken.
 
-    The defaults were set by hand; `benchmarks/fit_arbiter.py` fits them on calibration facts.
+    The defaults were fitted by `benchmarks/fit_arbiter.py` on calibration facts, for the embedded models.
     """
 
-    bias: float = -4.0
+    bias: float = -4.99
     """Constant term."""
-    similarity: float = 7.0
+    similarity: float = 9.04
     """Weight of the cosine similarity between question and nearest stored fact."""
-    store_prob: float = 1.0
+    store_prob: float = 2.23
     """Weight of the lowest token probability of the answer read from the store."""
-    weights_prob: float = -1.5
+    weights_prob: float = -2.89
     """Weight of the lowest token probability of the answer from the weights."""
 
 
