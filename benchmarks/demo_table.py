@@ -1,0 +1,66 @@
+"""Print the figures of several demo runs side by side, as Markdown: a column per run.
+
+for seed in 0 1 2; do .venv/bin/sharpwave demo --seed $seed --out runs/demo-$seed; done
+.venv/bin/python benchmarks/demo_table.py runs/demo-0 runs/demo-1 runs/demo-2
+
+The README's table was made this way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eval.run_records import RunMetrics, read_run
+
+Cell = Callable[[RunMetrics], str]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return f"{_percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+ROWS: dict[str, Cell] = {
+    "facts, questions": lambda m: f"{m.n_facts}, {m.n_questions}",
+    "EM, Sharpwave": lambda m: _interval(m.em, m.em_low, m.em_high),
+    "EM, full store": lambda m: _interval(m.em_full_store, m.em_full_store_low, m.em_full_store_high),
+    "EM, random at equal storage": lambda m: _interval(m.em_random, m.em_random_low, m.em_random_high),
+    "EM, no memory": lambda m: _interval(m.em_no_memory, m.em_no_memory_low, m.em_no_memory_high),
+    "EM kept of full store": lambda m: _interval(m.em_retention, m.em_retention_low, m.em_retention_high),
+    "storage before the night, at the end": lambda m: (
+        f"{_percent(m.storage_ratio_before_consolidation)}, {_percent(m.storage_ratio)}"
+    ),
+    "escalated": lambda m: _percent(m.escalation_rate),
+    "router cost against large-only": lambda m: _percent(m.routing_cost_ratio),
+    "internalised of selected": lambda m: f"{m.internalised} of {m.selected}",
+    "damaged of probed stable facts, back in the store": lambda m: (
+        f"{m.damaged} of {m.stable_probed}, {m.readmitted}"
+    ),
+    "EM before, after the night": lambda m: (
+        f"{_percent(m.em_before_consolidation)}, {_percent(m.em_after_consolidation)}"
+    ),
+    "wall time": lambda m: f"{m.wall_seconds:.0f} s",
+}
+
+
+def main(runs: Annotated[list[Path], typer.Argument(help="Folders of finished demo runs.")]) -> None:
+    """Print the table."""
+    metrics = [read_run(run).metrics for run in runs]
+    lines = [
+        "| figure | " + " | ".join(f"seed {item.seed}" for item in metrics) + " |",
+        "| --- |" + " --- |" * len(metrics),
+        *(f"| {name} | " + " | ".join(cell(item) for item in metrics) + " |" for name, cell in ROWS.items()),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
