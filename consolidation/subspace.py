@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHARED_INPUT = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
 _MOMENT_BYTES = 2 << 30
 _OVERSAMPLED = 2
-_ITERATIONS = 10
+_ITERATIONS = 6
 
 
 class UpdateAim:

@@ -185,14 +185,14 @@ class PromotionSettings(SettingsGroup):
     answers them with a token below 0.3, and nearly all damage falls on these."""
     min_gate_facts: NonNegativeInt = 30
     """Fewest gate questions that the former generation must answer; with fewer, damage could not be measured."""
-    scales: tuple[float, ...] = Field(default=(1.0, 0.85, 0.7), min_length=1)
+    scales: tuple[float, ...] = Field(default=(1.2, 1.0, 0.85), min_length=1)
     """Adapter scales tried, from the largest down, to trade what is learnt against what is damaged."""
 
     @field_validator("scales", mode="after")
     @classmethod
     def _descending(cls, scales: tuple[float, ...]) -> tuple[float, ...]:
-        if any(not 0 < scale <= 1 for scale in scales):
-            raise ValueError("each scale must lie above 0 and be at most 1")
+        if any(not 0 < scale <= 2 for scale in scales):
+            raise ValueError("each scale must lie above 0 and be at most 2")
         if any(later >= earlier for earlier, later in itertools.pairwise(scales)):
             raise ValueError("scales must descend")
         return scales

@@ -120,7 +120,7 @@ def test_text_override_keeps_leading_zeros() -> None:
         ("profile=smoke", ["profile"]),
         ("seed=-1", ["'seed'"]),
         ("consolidation.promotion.scales=[0.5, 1.0]", ["scales must descend"]),
-        ("consolidation.promotion.scales=[2]", ["at most 1"]),
+        ("consolidation.promotion.scales=[2.5]", ["at most 2"]),
         ("consolidation.selection.min_facts=100", ["min_facts (100) is above max_facts (64)"]),
         ("consolidation.damage.sample_size=500", ["sample_size (500) is above max_probes"]),
         ("consolidation.write_back.layers=some", ["'all' or 'upper_half'"]),
