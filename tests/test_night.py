@@ -65,6 +65,8 @@ WRITE_BACK = WriteBackSettings(
     epochs=20,
     batch_size=6,
     learning_rate=1e-2,
+    aim_ridge=0.0,  # plain LoRA learns most, and damages most
+    sure_prob=1.0,
     distill_weight=0.0,
     anchor_count=0,
 )
@@ -429,7 +431,8 @@ def test_facts_with_generated_questions_are_watched_for_damage_and_can_be_forgot
     ]
     memory.forget([KNOWN.id, MISJUDGED.id])
     store(memory, cups)
-    report = sleep(memory, load_model, "second")
+    longer = SETTINGS.model_copy(update={"write_back": WRITE_BACK.model_copy(update={"epochs": 60})})
+    report = sleep(memory, load_model, "second", settings=longer)
     assert report.status == "promoted"
     assert (report.stable_probed, report.damaged) == (5, 5)
     assert status(memory, bare) is FactStatus.HOT
