@@ -20,8 +20,9 @@ import typer
 
 from carriers.adapters import stack_adapters
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
-from consolidation.anchors import anchor_prompt, draw_anchors, gate_questions, read_anchors
+from consolidation.anchors import anchor_prompt, draw_anchors, read_anchors
 from consolidation.damage import find_damage
+from consolidation.judging import gate_facts
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
 from consolidation.records import FactTargets, KnownFact
 from consolidation.targets import check_targets, training_targets
@@ -53,7 +54,7 @@ def main(
     models = shared_models(settings.models)
     bank = read_anchors(settings.consolidation.anchors_file)
     targets = _unknown_targets(models.reader, facts, seed)
-    kept = {"gate": _gate(bank), "calibration": _known(models.reader, known, seed, bank)}
+    kept = {"gate": gate_facts(bank), "calibration": _known(models.reader, known, seed, bank)}
     before = {name: probe_known(models.reader, asked, 0) for name, asked in kept.items()}
     drawn = draw_anchors(bank, recipe.anchor_count, seed)
     anchors = [
@@ -123,13 +124,6 @@ def _targets(item: CorpusFact) -> FactTargets:
     )
 
 
-def _gate(bank: Sequence[Any]) -> list[KnownFact]:
-    return [
-        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer, *item.aliases))
-        for number, item in enumerate(gate_questions(bank))
-    ]
-
-
 def _known(model: LanguageModel, wanted: int, seed: int, bank: Sequence[Any]) -> list[KnownFact]:
     found = known_world_facts(
         model, "calibration", wanted, seed, known_elsewhere={item.question for item in bank}
@@ -142,7 +136,7 @@ def _known(model: LanguageModel, wanted: int, seed: int, bank: Sequence[Any]) ->
 
 def _passed(probes: Sequence[ProbeResult], form: str, min_prob: float) -> dict[str, float]:
     chosen = [probe for probe in probes if probe.prompt_form == form]
-    return _share(sum(probe.matched and probe.lowest_answer_prob > min_prob for probe in chosen), len(chosen))
+    return _share(len(proven_ids(chosen, min_prob)), len(chosen))
 
 
 def _share(hits: int, n: int) -> dict[str, float]:

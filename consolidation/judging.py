@@ -94,6 +94,14 @@ def judge_shadow(
     return verdict
 
 
+def gate_facts(bank: Sequence[AnchorQuestion]) -> list[KnownFact]:
+    """Return the gate questions of a bank as facts to probe."""
+    return [
+        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer, *item.aliases))
+        for number, item in enumerate(gate_questions(bank))
+    ]
+
+
 def _ask_former(
     memory: ExternalMemory,
     plan: NightPlan,
@@ -101,10 +109,7 @@ def _ask_former(
     bank: Sequence[AnchorQuestion],
     model: LanguageModel,
 ) -> _Questions:
-    gate = [
-        KnownFact(fact_id=f"gate-{number}", question=item.question, answers=(item.answer, *item.aliases))
-        for number, item in enumerate(gate_questions(bank))
-    ]
+    gate = gate_facts(bank)
     known = _known_in_weights(memory, {item.fact_id for item in plan.targets})
     risk = _risk(memory, plan, known) if len(known) > settings.damage.max_probes else {}
     known = plan_damage_probes(known, risk, settings.damage, plan.seed)
