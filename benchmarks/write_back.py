@@ -20,13 +20,13 @@ import typer
 
 from carriers.adapters import stack_adapters
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
-from consolidation.anchors import anchor_prompt, draw_anchors, read_anchors
+from consolidation.anchors import read_anchors, training_anchors
 from consolidation.damage import find_damage
 from consolidation.judging import gate_facts
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
 from consolidation.records import FactTargets, KnownFact
 from consolidation.targets import check_targets, training_targets
-from consolidation.write_back import Anchor, train_update
+from consolidation.write_back import train_update
 from eval.known_facts import known_world_facts
 from eval.router_data import router_facts
 from serving.loaded_models import shared_models
@@ -56,10 +56,7 @@ def main(
     targets = _unknown_targets(models.reader, facts, seed)
     kept = {"gate": gate_facts(bank), "calibration": _known(models.reader, known, seed, bank)}
     before = {name: probe_known(models.reader, asked, 0) for name, asked in kept.items()}
-    drawn = draw_anchors(bank, recipe.anchor_count, seed)
-    anchors = [
-        Anchor(anchor_prompt(item), item.answer, prefixed=place % 2 == 1) for place, item in enumerate(drawn)
-    ]
+    anchors = training_anchors(bank, recipe.anchor_count, seed)
     with tempfile.TemporaryDirectory() as folder:
         update, stacked = Path(folder) / "update", Path(folder) / "stacked"
         receipt = train_update(

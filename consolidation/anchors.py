@@ -11,13 +11,16 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
 from carriers.prompts import closed_book
 from sharpwave.errors import InputError
 from sharpwave.records import Record
+
+if TYPE_CHECKING:
+    from consolidation.write_back import Anchor
 
 
 class AnchorQuestion(Record):
@@ -59,17 +62,18 @@ def write_anchors(path: Path, bank: Sequence[AnchorQuestion]) -> None:
     temporary.replace(path)
 
 
-def draw_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> list[AnchorQuestion]:
-    """Draw the questions to distil on, at most `count`."""
+def training_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> list[Anchor]:
+    """Draw what to distil on, at most `count`; every second one follows the few-shot prefix."""
+    from consolidation.write_back import Anchor
+
     pool = [item for item in bank if item.role == "anchor"]
-    return random.Random(seed).sample(pool, min(count, len(pool)))
+    drawn = random.Random(seed).sample(pool, min(count, len(pool)))
+    return [
+        Anchor(closed_book(item.question), item.answer, prefixed=number % 2 == 1)
+        for number, item in enumerate(drawn)
+    ]
 
 
 def gate_questions(bank: Sequence[AnchorQuestion]) -> list[AnchorQuestion]:
     """Return the questions that only gate a promotion."""
     return [item for item in bank if item.role == "gate"]
-
-
-def anchor_prompt(item: AnchorQuestion) -> str:
-    """Return the closed-book prompt of a bank line."""
-    return closed_book(item.question)

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from consolidation.packing import Segment
+    from sharpwave.settings import WriteBackSettings
+
+
+def most_steps(wordings: Iterable[int], anchors: int, settings: WriteBackSettings) -> int:
+    """Return how many steps a training takes if no fact ever sits out.
+
+    Args:
+        wordings: How many wordings each fact has.
+        anchors: How many anchors there are.
+        settings: Their shares of an epoch, its steps and how many epochs there are.
+    """
+    facts = sum(min(settings.wordings_per_epoch, count) for count in wordings)
+    per_epoch = facts + min(settings.anchors_per_epoch, anchors)
+    return math.ceil(per_epoch / settings.batch_size) * settings.epochs
 
 
 @dataclass
@@ -30,20 +44,8 @@ class Curriculum:
     out the next epoch; if it is still sure when it returns, the next two, and so on.
     """
 
-    def __init__(
-        self,
-        segments: Sequence[Segment],
-        *,
-        epochs: int,
-        batch_size: int,
-        wordings_per_epoch: int,
-        anchors_per_epoch: int,
-        sure_prob: float,
-        seed: int,
-    ) -> None:
-        self._epochs, self._batch_size = epochs, batch_size
-        self._wordings_per_epoch, self._anchors_per_epoch = wordings_per_epoch, anchors_per_epoch
-        self._sure_prob = sure_prob
+    def __init__(self, segments: Sequence[Segment], settings: WriteBackSettings, seed: int) -> None:
+        self._settings = settings
         self._draw = random.Random(seed)
         self._wordings: dict[int, list[int]] = {}
         self._anchors: list[int] = []
@@ -59,9 +61,8 @@ class Curriculum:
     @property
     def most_steps(self) -> int:
         """How many steps it takes if no fact ever sits out."""
-        facts = sum(min(self._wordings_per_epoch, len(numbers)) for numbers in self._wordings.values())
-        anchors = min(self._anchors_per_epoch, len(self._anchors))
-        return math.ceil((facts + anchors) / self._batch_size) * self._epochs
+        wordings = (len(numbers) for numbers in self._wordings.values())
+        return most_steps(wordings, len(self._anchors), self._settings)
 
     def next_step(self) -> list[int] | None:
         """Return the numbers of the segments of the next step; None at the end."""
@@ -74,13 +75,15 @@ class Curriculum:
             state.lowest = prob if state.lowest is None else min(state.lowest, prob)
 
     def _deal(self) -> Iterator[list[int]]:
-        for epoch in range(self._epochs):
+        settings = self._settings
+        anchors = min(settings.anchors_per_epoch, len(self._anchors))
+        for epoch in range(settings.epochs):
             segments = [number for fact in self._facts for number in self._take(fact)]
-            segments += self._draw.sample(self._anchors, min(self._anchors_per_epoch, len(self._anchors)))
+            segments += self._draw.sample(self._anchors, anchors)
             self._draw.shuffle(segments)
-            for start in range(0, len(segments), self._batch_size):
-                self.done = (epoch + start / len(segments)) / self._epochs
-                yield segments[start : start + self._batch_size]
+            for start in range(0, len(segments), settings.batch_size):
+                self.done = (epoch + start / len(segments)) / settings.epochs
+                yield segments[start : start + settings.batch_size]
             for state in self._facts.values():
                 self._judge(state)
         self.done = 1.0
@@ -89,7 +92,7 @@ class Curriculum:
         state, numbers = self._facts[fact], self._wordings[fact]
         if state.resting:
             return []
-        first, count = state.next_wording, min(self._wordings_per_epoch, len(numbers))
+        first, count = state.next_wording, min(self._settings.wordings_per_epoch, len(numbers))
         state.next_wording += count
         return [numbers[(first + k) % len(numbers)] for k in range(count)]
 
@@ -98,6 +101,6 @@ class Curriculum:
             state.resting -= 1
             return
         # The trainer fetches a step ahead, so a fact of an epoch's last step may not be noted: it comes again.
-        is_sure = state.lowest is not None and state.lowest > self._sure_prob
+        is_sure = state.lowest is not None and state.lowest > self._settings.sure_prob
         state.sure_in_a_row = state.sure_in_a_row + 1 if is_sure else 0
         state.resting, state.lowest = state.sure_in_a_row, None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
-from consolidation.anchors import AnchorQuestion, anchor_prompt, draw_anchors
+from consolidation.anchors import AnchorQuestion, training_anchors
 from consolidation.judging import LoadModel, OnLog, judge_shadow
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
@@ -170,7 +170,7 @@ def train_shadow(
 
     Raises TrainingError if the training fails; the night is then reported as discarded.
     """
-    from consolidation.write_back import Anchor, train_update
+    from consolidation.write_back import train_update
 
     folder = NightFolder(memory.directory, plan.run_id)
     former = folder.read(files.TRAINING, TrainingReceipt)
@@ -180,11 +180,7 @@ def train_shadow(
     shadow = memory.generations.create_shadow(
         plan.parent, plan.base_fingerprint, [item.fact_id for item in plan.targets]
     )
-    drawn = draw_anchors(bank, settings.write_back.anchor_count, plan.seed)
-    anchors = [
-        Anchor(anchor_prompt(item), item.answer, prefixed=number % 2 == 1)
-        for number, item in enumerate(drawn)
-    ]
+    anchors = training_anchors(bank, settings.write_back.anchor_count, plan.seed)
     model = load_model(memory.generations.adapter_folder(plan.parent))
     targets = training_targets(plan.targets)
     try:

@@ -8,7 +8,6 @@ first step, is the teacher.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -121,12 +120,6 @@ def train_update(
     )
 
 
-def planned_steps(fact_count: int, anchor_count: int, settings: WriteBackSettings) -> int:
-    """Return how many optimiser steps a training takes at most: if no fact sits out, for it is learnt."""
-    per_epoch = fact_count * settings.wordings_per_epoch + min(settings.anchors_per_epoch, anchor_count)
-    return math.ceil(per_epoch / settings.batch_size) * settings.epochs
-
-
 def encode_segments(
     model: LanguageModel, targets: Sequence[TrainingTarget], anchors: Sequence[Anchor]
 ) -> tuple[list[Segment], list[int]]:
@@ -157,19 +150,6 @@ def encode_segments(
         for number, anchor in enumerate(anchors)
     ]
     return segments, prefix_ids
-
-
-def make_curriculum(segments: Sequence[Segment], settings: WriteBackSettings, seed: int) -> Curriculum:
-    """Return the order in which these segments are trained."""
-    return Curriculum(
-        segments,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        wordings_per_epoch=settings.wordings_per_epoch,
-        anchors_per_epoch=settings.anchors_per_epoch,
-        sure_prob=settings.sure_prob,
-        seed=seed,
-    )
 
 
 def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
@@ -209,7 +189,7 @@ def _make_trainer(
     from datasets import Dataset
     from transformers import PrinterCallback
 
-    curriculum = make_curriculum(segments, settings, seed)
+    curriculum = Curriculum(segments, settings, seed)
 
     def collate(_: list[dict[str, int]]) -> dict[str, Any]:
         # The trainer wants to know its steps beforehand, but which segments a step takes is decided on the way.

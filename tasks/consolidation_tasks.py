@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from carriers.external_memory import ExternalMemory
 from consolidation import night, night_folder
-from consolidation.anchors import draw_anchors, read_anchors
+from consolidation.anchors import read_anchors, training_anchors
+from consolidation.curriculum import most_steps
 from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
-from consolidation.write_back import planned_steps
 from serving.loaded_models import shared_models
 from sharpwave.errors import StoreError
 from sharpwave.progress import current_progress
@@ -61,8 +61,9 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     settings = read_settings(settings_path)
     bank = read_anchors(settings.consolidation.anchors_file)
     plan, chosen = _plan(settings, run_id), settings.consolidation
-    anchors = len(draw_anchors(bank, chosen.write_back.anchor_count, plan.seed))
-    current_progress().stage("training", planned_steps(len(plan.targets), anchors, chosen.write_back))
+    wordings = (2 * len(item.train_questions) for item in plan.targets)  # each in both forms
+    anchors = len(training_anchors(bank, chosen.write_back.anchor_count, plan.seed))
+    current_progress().stage("training", most_steps(wordings, anchors, chosen.write_back))
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
         return night.train_shadow(
             memory,

@@ -8,6 +8,7 @@ import pytest
 
 from consolidation.curriculum import Curriculum
 from consolidation.packing import Segment
+from sharpwave.settings import WriteBackSettings
 
 FACTS, WORDINGS, ANCHORS = 5, 3, 10
 
@@ -25,16 +26,15 @@ def segments() -> list[Segment]:
     return taught + kept
 
 
-def curriculum(**changes) -> Curriculum:
+def curriculum(seed: int = 0, **changes) -> Curriculum:
     options = {
         "epochs": 6,
         "batch_size": 4,
         "wordings_per_epoch": 2,
         "anchors_per_epoch": 3,
         "sure_prob": 0.9,
-        "seed": 0,
     }
-    return Curriculum(segments(), **(options | changes))
+    return Curriculum(segments(), WriteBackSettings(**(options | changes)), seed)
 
 
 def run(dealt: Curriculum, prob_of) -> list[list[int]]:
