@@ -241,15 +241,17 @@ class TrackingSettings(SettingsGroup):
     """Where figures are logged."""
 
     uri: str | None = None
-    """MLflow tracking address; null means the database `mlruns/mlflow.db` under the working directory."""
+    """MLflow tracking address; null means `MLFLOW_TRACKING_URI` and, where that is not set, the database
+    `mlruns/mlflow.db` under the working directory."""
     experiment: str = Field(default="sharpwave", min_length=1)
     """MLflow experiment that the runs belong to."""
 
     @property
     def resolved_uri(self) -> str:
         """The address with the default filled in; absolute, so that it does not change with the process."""
-        if self.uri is not None:
-            return self.uri
+        given = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if given:
+            return given
         return f"sqlite:///{(Path.cwd() / 'mlruns' / 'mlflow.db').as_posix()}"
 
 

@@ -188,8 +188,10 @@ def joined_run(settings: Settings, mlflow_run_id: str | None) -> Iterator[Mlflow
         tracker.flush()
 
 
-def track_ui_command(settings: Settings) -> str:
-    """Return the shell command that shows the runs in a browser."""
+def where_to_look(settings: Settings) -> str:
+    """Return the address of the tracking server, or else the shell command that shows the runs in a browser."""
+    if settings.tracking.resolved_uri.startswith("http"):
+        return settings.tracking.resolved_uri
     return f"mlflow ui --workers 1 --backend-store-uri {shlex.quote(settings.tracking.resolved_uri)}"
 
 

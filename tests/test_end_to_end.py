@@ -51,6 +51,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
         "SHARPWAVE_OFFLINE": "1",
         "PREFECT_HOME": str(place / "prefect"),
     }
+    environment.pop("MLFLOW_TRACKING_URI", None)
     shortened = [
         "write_back.epochs=10",
         "write_back.anchors_per_epoch=40",

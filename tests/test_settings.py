@@ -194,4 +194,9 @@ def test_heads_are_found_beside_the_code(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_default_tracking_address_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking.example:5000")
+    assert load_settings().tracking.resolved_uri == "http://tracking.example:5000"
+    chosen = load_settings(overrides=["tracking.uri=sqlite:////else/where.db"])
+    assert chosen.tracking.resolved_uri == "sqlite:////else/where.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert load_settings().tracking.resolved_uri == f"sqlite:///{tmp_path}/mlruns/mlflow.db"

@@ -14,7 +14,7 @@ import pytest
 
 from sharpwave.settings import PROJECT_ROOT, Settings, load_settings
 from tasks.run_labels import PARAM_CHARS, flattened, param_text, valid_name
-from tasks.tracking import joined_run, nested_run, parent_run, track_ui_command
+from tasks.tracking import joined_run, nested_run, parent_run, where_to_look
 
 
 def settings_for(uri: str, folder: Path) -> Settings:
@@ -248,7 +248,7 @@ def test_tracking_is_imported_without_mlflow_and_prefect():
 
 
 def test_ui_command_names_the_database(settings):
-    words = shlex.split(track_ui_command(settings))
+    words = shlex.split(where_to_look(settings))
     assert words[:2] == ["mlflow", "ui"]
     assert words[words.index("--backend-store-uri") + 1] == settings.tracking.uri
 
@@ -263,3 +263,8 @@ def test_names_and_texts_fit_mlflow():
     assert len(valid_name("n" * 400)) == 250
     assert param_text("x" * PARAM_CHARS) == "x" * PARAM_CHARS
     assert param_text(Path("/a")) == '"/a"'
+
+
+def test_a_tracking_server_is_named_by_its_address():
+    settings = load_settings("smoke", ["tracking.uri=https://tracking.example"])
+    assert where_to_look(settings) == "https://tracking.example"

@@ -132,7 +132,7 @@ def _settings_for(choice: Choice, size: str) -> Settings:
 def _show_run(folder: Path, settings: Settings, *, as_json: bool) -> None:
     from eval.report import REPORT_FILE, report_markdown
     from eval.run_records import METRICS_FILE, read_run
-    from tasks.tracking import track_ui_command
+    from tasks.tracking import where_to_look
 
     page = folder / REPORT_FILE
     if as_json:
@@ -141,7 +141,7 @@ def _show_run(folder: Path, settings: Settings, *, as_json: bool) -> None:
     print_markdown(report_markdown(read_run(folder)))
     say(f"\npage     {page}")
     say(f"figures  {folder / METRICS_FILE}")
-    say(f"curves   {track_ui_command(settings)}")
+    say(f"curves   {where_to_look(settings)}")
 
 
 def _run_as_data(folder: Path, page: Path) -> dict[str, Any]:
