@@ -63,15 +63,12 @@ def write_anchors(path: Path, bank: Sequence[AnchorQuestion]) -> None:
 
 
 def training_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> list[Anchor]:
-    """Draw what to distil on, at most `count`; every second one follows the few-shot prefix."""
+    """Draw what to distil on, at most `count`."""
     from consolidation.write_back import Anchor
 
     pool = [item for item in bank if item.role == "anchor"]
     drawn = random.Random(seed).sample(pool, min(count, len(pool)))
-    return [
-        Anchor(closed_book(item.question), item.answer, prefixed=number % 2 == 1)
-        for number, item in enumerate(drawn)
-    ]
+    return [Anchor(closed_book(item.question), item.answer) for item in drawn]
 
 
 def gate_questions(bank: Sequence[AnchorQuestion]) -> list[AnchorQuestion]:

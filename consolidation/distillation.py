@@ -64,15 +64,20 @@ def hidden_at_sources(model: Any, row: PackedRow) -> Any:
 
 
 def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float) -> Teacher:
-    """Read the anchors, and three wordings of each fact, with the untouched model; aim the update on the way."""
+    """Read the anchors, and three wordings of each fact, with the untouched model; aim the update on the way.
+
+    What it predicts is taken from the anchors after the few-shot prefix; bare ones are read for the aim.
+    """
     import torch
 
     head = model.get_base_model().lm_head
     aim = UpdateAim(model, aim_ridge) if aim_ridge else None
-    anchors = [segment for segment in segments if segment.anchor >= 0]
+    bare, led = (
+        [item for item in segments if item.anchor >= 0 and item.prefixed is led] for led in (False, True)
+    )
     batches = [
-        (part[start : start + _ROW_SEGMENTS], is_anchor)
-        for part, is_anchor in ((_first_wordings(segments, 3), False), (anchors, True))
+        part[start : start + _ROW_SEGMENTS]
+        for part in (_first_wordings(segments, 3), bare, led)
         for start in range(0, len(part), _ROW_SEGMENTS)
     ]
     states: dict[tuple[int, int], torch.Tensor] = {}
@@ -80,8 +85,8 @@ def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], 
     model.eval()
     with torch.no_grad():
         passes = aim.passes() if aim is not None else iter([None])
-        for batch, is_anchor in itertools.chain.from_iterable(batches for _ in passes):
-            row = pack_row(batch, prefix_ids)
+        for batch in itertools.chain.from_iterable(batches for _ in passes):
+            row, is_anchor = pack_row(batch, prefix_ids), batch[0].anchor >= 0
             if aim is not None:  # the shared prefix belongs to what is kept, not to what is learnt
                 length = row.input_ids.shape[1]
                 own = sum(len(item.prompt_ids) + len(item.completion_ids) for item in batch)
@@ -90,9 +95,9 @@ def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], 
             if not torch.isfinite(hidden).all():
                 raise TrainingError("the model's hidden states are not finite; its weights are damaged")
             likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
-            for number, place, state in zip(row.anchor.tolist(), row.offset.tolist(), hidden, strict=True):
-                if number >= 0:
-                    states[number, place] = state.clone()
+            if is_anchor and batch[0].prefixed:
+                places = zip(row.anchor.tolist(), row.offset.tolist(), strict=True)
+                states.update(zip(places, hidden, strict=True))
         shortlist = torch.unique(torch.cat(likeliest)).to(model.device)
         bias = None if head.bias is None else head.bias[shortlist].detach()
         teacher = Teacher(shortlist, head.weight[shortlist].detach(), bias, {})

@@ -3,7 +3,8 @@
 The only module that uses TRL. Loss = cross-entropy on the completions of the fact targets, plus a weight times the
 Kullback-Leibler divergence between the previous generation's predictions on anchor answers and the new ones (learning
 without forgetting, Li and Hoiem, 2016). At step 0 the adapter changes nothing, so the model itself, before its
-first step, is the teacher.
+first step, is the teacher. It always reads the few-shot prefix, the student only half the time (context distillation,
+Askell et al., 2021): so a bare question comes to be answered like one after the prefix, in whatever words it is put.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ class Anchor:
 
     prompt: str
     answer: str
-    prefixed: bool
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def encode_segments(
     """Turn targets and anchors into token segments with the ids that decoding will see.
 
     Returns:
-        The segments (targets first) and the ids of the shared few-shot prefix.
+        The segments (targets first, then each anchor bare and after the prefix) and the ids of the shared few-shot
+        prefix.
     """
     prefix = prefix_of(PromptForm.CLOSED_BOOK)
     prefix_ids = [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]]
@@ -142,12 +143,13 @@ def encode_segments(
     ]
     segments += [
         Segment(
-            prompt_ids=tuple(model.prompt_ids(anchor.prompt, prefix if anchor.prefixed else "")),
+            prompt_ids=tuple(model.prompt_ids(anchor.prompt, prefix if prefixed else "")),
             completion_ids=tuple(model.answer_ids(anchor.answer)),
-            prefixed=anchor.prefixed,
+            prefixed=prefixed,
             anchor=number,
         )
         for number, anchor in enumerate(anchors)
+        for prefixed in (False, True)
     ]
     return segments, prefix_ids
 

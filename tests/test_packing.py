@@ -61,9 +61,7 @@ def test_a_packed_segment_gets_the_logits_it_gets_alone(kind):
         TrainingTarget("b", closed_book("Who keeps the light?"), "Edda Marsh", prefixed=True),
         TrainingTarget("c", closed_book("¿Cómo se llama el perro?"), "Trueno", prefixed=True),
     ]
-    segments, prefix_ids = encode_segments(
-        model, targets, [Anchor(closed_book("When?"), "1931", prefixed=False)]
-    )
+    segments, prefix_ids = encode_segments(model, targets, [Anchor(closed_book("When?"), "1931")])
     row = pack_row(segments, prefix_ids)
     with torch.inference_mode():
         packed = _logits(

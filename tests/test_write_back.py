@@ -24,8 +24,8 @@ TARGETS = [
     for number, question in enumerate(QUESTIONS)
 ]
 ANCHORS = [
-    Anchor(closed_book("Who wrote the play?"), "red", prefixed=False),
-    Anchor(closed_book("How many doors are there?"), "9", prefixed=True),
+    Anchor(closed_book("Who wrote the play?"), "red"),
+    Anchor(closed_book("How many doors are there?"), "9"),
 ]
 
 
@@ -166,18 +166,36 @@ def test_distillation_keeps_the_anchors_near_the_previous_generation(tmp_path):
     for weight in (0.0, 30.0):
         receipt, _ = train(tmp_path / f"update-{weight:g}", epochs=12, distill_weight=weight)
         model, former = tiny_language_model(adapter=receipt.folder), tiny_language_model()
-        distances = [
-            (_answer_states(model, anchor) - _answer_states(former, anchor)).pow(2).mean()
-            for anchor in ANCHORS
-        ]
-        drift[weight] = float(sum(distances))
+        drift[weight] = sum(_divergence(model, former, anchor) for anchor in ANCHORS)
     assert drift[30.0] < 0.5 * drift[0.0]
 
 
-def _answer_states(model, anchor):
-    ids = [*model.prompt_ids(anchor.prompt, ""), *model.answer_ids(anchor.answer)]
+def test_bare_anchors_come_to_be_answered_like_those_after_the_prefix(tmp_path):
+    receipt, _ = train(tmp_path / "update", epochs=60, distill_weight=30.0, aim_ridge=0.0)
+    model, former = tiny_language_model(adapter=receipt.folder), tiny_language_model()
+    for anchor in ANCHORS:
+        apart = _divergence(former, former, anchor, prefix="")
+        assert apart > 1e-4  # the prefix matters to this model
+        assert _divergence(model, former, anchor, prefix="") < 0.7 * apart
+
+
+def _divergence(model, former, anchor, prefix=CLOSED_BOOK_PREFIX) -> float:
+    """How far a model's predictions, after `prefix`, are from the former model's after the few-shot prefix."""
+    found, wanted = (
+        _answer_log_probs(model, anchor, prefix),
+        _answer_log_probs(former, anchor, CLOSED_BOOK_PREFIX),
+    )
+    return float(torch.nn.functional.kl_div(found, wanted, log_target=True, reduction="batchmean"))
+
+
+def _answer_log_probs(model, anchor, prefix) -> torch.Tensor:
+    start = (
+        [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]] if prefix else []
+    )
+    answer = model.answer_ids(anchor.answer)
+    ids = [*start, *model.prompt_ids(anchor.prompt, prefix), *answer]
     with torch.inference_mode():
-        return model.model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0, -4:]
+        return model.model(input_ids=torch.tensor([ids])).logits[0, -len(answer) - 1 : -1].log_softmax(-1)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma"])
