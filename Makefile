@@ -11,6 +11,7 @@ SHELL := bash
 PYTHON ?= python3
 TORCH_INDEX ?=
 SEED ?= 0
+TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 
 VENV := .venv
@@ -52,7 +53,7 @@ demo: setup ## the whole memory loop on real models and facts; results in runs/d
 	@$(VENV)/bin/sharpwave demo --seed $(SEED)
 
 test: setup ## every test, offline
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 lint: setup ## format, style, types and import rules
 	$(VENV)/bin/ruff format --check .

@@ -52,10 +52,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that asks for the embedded models, so that none can be forgotten."""
+    """Mark every test that asks for the embedded models; put files with slow tests first, so none is waited for."""
     for item in items:
         if "embedded_models" in getattr(item, "fixturenames", ()):
             item.add_marker("models")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
