@@ -63,47 +63,68 @@ def hidden_at_sources(model: Any, row: PackedRow) -> Any:
     return output.last_hidden_state[0, row.source.to(device)]
 
 
-def ask_teacher(model: Any, segments: Sequence[Segment], prefix_ids: list[int], aim_ridge: float) -> Teacher:
-    """Read the anchors, and three wordings of each fact, with the untouched model; aim the update on the way.
+def ask_teacher(
+    model: Any,
+    segments: Sequence[Segment],
+    readings: Sequence[Segment],
+    prefix_ids: list[int],
+    aim_ridge: float,
+) -> Teacher:
+    """Read everything with the untouched model: aim the update, and keep what the model predicts on the anchors.
 
-    What it predicts is taken from the anchors after the few-shot prefix; bare ones are read for the aim.
+    Args:
+        model: A PEFT model before its first step.
+        segments: What the student will read. Three wordings of each fact and all anchors aim the update.
+        readings: The anchors as the teacher is to read them.
+        prefix_ids: The shared few-shot prefix.
+        aim_ridge: See `UpdateAim`; 0 leaves the update as it is.
     """
     import torch
 
     head = model.get_base_model().lm_head
-    aim = UpdateAim(model, aim_ridge) if aim_ridge else None
-    bare, led = (
-        [item for item in segments if item.anchor >= 0 and item.prefixed is led] for led in (False, True)
-    )
-    batches = [
-        part[start : start + _ROW_SEGMENTS]
-        for part in (_first_wordings(segments, 3), bare, led)
-        for start in range(0, len(part), _ROW_SEGMENTS)
-    ]
-    states: dict[tuple[int, int], torch.Tensor] = {}
     likeliest = [torch.tensor(sorted({token for item in segments for token in item.completion_ids}))]
+
+    def read(row: PackedRow) -> Any:
+        hidden = hidden_at_sources(model, row)
+        if not torch.isfinite(hidden).all():
+            raise TrainingError("the model's hidden states are not finite; its weights are damaged")
+        likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
+        return hidden
+
     model.eval()
+    states: dict[tuple[int, int], torch.Tensor] = {}
     with torch.no_grad():
-        passes = aim.passes() if aim is not None else iter([None])
-        for batch in itertools.chain.from_iterable(batches for _ in passes):
-            row, is_anchor = pack_row(batch, prefix_ids), batch[0].anchor >= 0
-            if aim is not None:  # the shared prefix belongs to what is kept, not to what is learnt
+        wordings, anchors = _batches(_first_wordings(segments, 3)), _batches(_anchors(segments))
+        if aim_ridge:
+            aim = UpdateAim(model, aim_ridge)
+            for batch in itertools.chain.from_iterable((*wordings, *anchors) for _ in aim.passes()):
+                row, is_anchor = pack_row(batch, prefix_ids), batch[0].anchor >= 0
+                # The shared prefix belongs to what is kept, not to what is learnt.
                 length = row.input_ids.shape[1]
                 own = sum(len(item.prompt_ids) + len(item.completion_ids) for item in batch)
                 aim.watch(torch.arange(0 if is_anchor else length - own, length), is_anchor=is_anchor)
-            hidden = hidden_at_sources(model, row)
-            if not torch.isfinite(hidden).all():
-                raise TrainingError("the model's hidden states are not finite; its weights are damaged")
-            likeliest.append(head(hidden).topk(min(_LIKELIEST, head.out_features)).indices.flatten().cpu())
-            if is_anchor and batch[0].prefixed:
-                places = zip(row.anchor.tolist(), row.offset.tolist(), strict=True)
-                states.update(zip(places, hidden, strict=True))
+                read(row)
+        else:
+            for batch in wordings:
+                read(pack_row(batch, prefix_ids))
+        for batch in _batches(readings):
+            row = pack_row(batch, prefix_ids)
+            places = zip(row.anchor.tolist(), row.offset.tolist(), strict=True)
+            states.update(zip(places, read(row), strict=True))
         shortlist = torch.unique(torch.cat(likeliest)).to(model.device)
         bias = None if head.bias is None else head.bias[shortlist].detach()
         teacher = Teacher(shortlist, head.weight[shortlist].detach(), bias, {})
         for place, state in states.items():
             teacher.log_probs[place] = teacher.logits(state).log_softmax(-1)
     return teacher
+
+
+def _batches(segments: Sequence[Segment]) -> list[Sequence[Segment]]:
+    return [segments[start : start + _ROW_SEGMENTS] for start in range(0, len(segments), _ROW_SEGMENTS)]
+
+
+def _anchors(segments: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in segments if segment.anchor >= 0]
 
 
 def _first_wordings(segments: Sequence[Segment], count: int) -> list[Segment]:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carriers.prompts import PromptForm, prefix_of
 from consolidation.curriculum import Curriculum
@@ -94,15 +94,13 @@ def train_update(
     """
     if not targets:
         raise TrainingError("no targets: select facts with questions and answers before training")
-    segments, prefix_ids = encode_segments(model, targets, anchors)
-    supervised = sum(len(segment.completion_ids) for segment in segments if segment.fact >= 0)
+    encoded = encode_text(model, targets, anchors)
+    supervised = sum(len(segment.completion_ids) for segment in encoded.segments if segment.fact >= 0)
     if supervised == 0:
         raise TrainingError("no supervised tokens: every target's completion is empty")
     wrapped = _attach_lora(model.model, settings, seed)
-    teacher = ask_teacher(wrapped, segments, prefix_ids, settings.aim_ridge)
-    trainer = _make_trainer(
-        wrapped, model.tokenizer, segments, prefix_ids, teacher, settings, output, seed, on_log
-    )
+    teacher = ask_teacher(wrapped, *encoded, settings.aim_ridge)
+    trainer = _make_trainer(wrapped, model.tokenizer, encoded, teacher, settings, output, seed, on_log)
     started = time.perf_counter()
     if settings.max_train_seconds:
         trainer.deadline = started + settings.max_train_seconds
@@ -120,38 +118,55 @@ def train_update(
     )
 
 
-def encode_segments(
-    model: LanguageModel, targets: Sequence[TrainingTarget], anchors: Sequence[Anchor]
-) -> tuple[list[Segment], list[int]]:
-    """Turn targets and anchors into token segments with the ids that decoding will see.
+class EncodedText(NamedTuple):
+    """Everything a training reads, as token ids that decoding will see.
 
-    Returns:
-        The segments (targets first, then each anchor bare and after the prefix) and the ids of the shared few-shot
-        prefix.
+    Attributes:
+        segments: What the student reads: targets, then anchors, every second one after the few-shot prefix.
+        readings: The anchors as the teacher reads them: all after the prefix.
+        prefix_ids: The shared few-shot prefix.
     """
+
+    segments: list[Segment]
+    readings: list[Segment]
+    prefix_ids: list[int]
+
+
+def encode_text(
+    model: LanguageModel, targets: Sequence[TrainingTarget], anchors: Sequence[Anchor]
+) -> EncodedText:
+    """Turn targets and anchors into token segments."""
     prefix = prefix_of(PromptForm.CLOSED_BOOK)
-    prefix_ids = [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]]
+
+    def segment(prompt: str, completion: str, *, prefixed: bool, fact: int = -1, anchor: int = -1) -> Segment:
+        return Segment(
+            prompt_ids=tuple(model.prompt_ids(prompt, prefix if prefixed else "")),
+            completion_ids=tuple(model.answer_ids(completion)),
+            prefixed=prefixed,
+            fact=fact,
+            anchor=anchor,
+        )
+
     numbers: dict[str, int] = {}
-    segments = [
-        Segment(
-            prompt_ids=tuple(model.prompt_ids(target.prompt, prefix if target.prefixed else "")),
-            completion_ids=tuple(model.answer_ids(target.completion)),
+    taught = [
+        segment(
+            target.prompt,
+            target.completion,
             prefixed=target.prefixed,
             fact=numbers.setdefault(target.fact_id, len(numbers)),
         )
         for target in targets
     ]
-    segments += [
-        Segment(
-            prompt_ids=tuple(model.prompt_ids(anchor.prompt, prefix if prefixed else "")),
-            completion_ids=tuple(model.answer_ids(anchor.answer)),
-            prefixed=prefixed,
-            anchor=number,
-        )
+    readings = [
+        segment(anchor.prompt, anchor.answer, prefixed=True, anchor=number)
         for number, anchor in enumerate(anchors)
-        for prefixed in (False, True)
     ]
-    return segments, prefix_ids
+    kept = [
+        reading if number % 2 else segment(anchor.prompt, anchor.answer, prefixed=False, anchor=number)
+        for number, (anchor, reading) in enumerate(zip(anchors, readings, strict=True))
+    ]
+    prefix_ids = [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]]
+    return EncodedText([*taught, *kept], readings, prefix_ids)
 
 
 def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
@@ -179,8 +194,7 @@ def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
 def _make_trainer(
     model: Any,
     tokenizer: Any,
-    segments: list[Segment],
-    prefix_ids: list[int],
+    encoded: EncodedText,
     teacher: Teacher,
     settings: WriteBackSettings,
     output: Path,
@@ -191,6 +205,7 @@ def _make_trainer(
     from datasets import Dataset
     from transformers import PrinterCallback
 
+    segments, _, prefix_ids = encoded
     curriculum = Curriculum(segments, settings, seed)
 
     def collate(_: list[dict[str, int]]) -> dict[str, Any]:

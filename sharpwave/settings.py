@@ -158,7 +158,7 @@ class WriteBackSettings(SettingsGroup):
     """How many of a fact's wordings, bare or after the few-shot prefix, each epoch takes in turn."""
     sure_prob: float = Field(default=0.97, gt=0, le=1)
     """A fact whose answer tokens all exceed this probability sits out an epoch, then two and so on; 1 means never."""
-    distill_weight: NonNegativeFloat = 4.0
+    distill_weight: NonNegativeFloat = 6.0
     """Weight of predicting like the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""

@@ -7,7 +7,7 @@ import torch
 
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation.packing import Segment, pack_row
-from consolidation.write_back import Anchor, TrainingTarget, encode_segments
+from consolidation.write_back import Anchor, TrainingTarget, encode_text
 from tests.tiny_models import TINY_MODELS, one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
 
 PREFIX = [50, 51, 52]
@@ -61,7 +61,7 @@ def test_a_packed_segment_gets_the_logits_it_gets_alone(kind):
         TrainingTarget("b", closed_book("Who keeps the light?"), "Edda Marsh", prefixed=True),
         TrainingTarget("c", closed_book("¿Cómo se llama el perro?"), "Trueno", prefixed=True),
     ]
-    segments, prefix_ids = encode_segments(model, targets, [Anchor(closed_book("When?"), "1931")])
+    segments, _, prefix_ids = encode_text(model, targets, [Anchor(closed_book("When?"), "1931")])
     row = pack_row(segments, prefix_ids)
     with torch.inference_mode():
         packed = _logits(
@@ -82,7 +82,7 @@ def test_segments_hold_the_tokens_that_decoding_sees():
     model = tiny_language_model()
     prompt = closed_book("Who keeps the light?")
     targets = [TrainingTarget("b", prompt, "Edda", prefixed=prefixed) for prefixed in (True, False)]
-    (led, bare), prefix_ids = encode_segments(model, targets, [])
+    (led, bare), _, prefix_ids = encode_text(model, targets, [])
     decode = model.tokenizer.decode
     assert decode(prefix_ids + list(led.prompt_ids)) == f"<bos>{CLOSED_BOOK_PREFIX}{prompt}"
     assert decode(list(bare.prompt_ids)) == f"<bos>{prompt}"

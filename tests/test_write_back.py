@@ -27,6 +27,7 @@ ANCHORS = [
     Anchor(closed_book("Who wrote the play?"), "red"),
     Anchor(closed_book("How many doors are there?"), "9"),
 ]
+READ_AFTER = ("", CLOSED_BOOK_PREFIX)  # the student's forms of the anchors
 
 
 def settings(**changes) -> WriteBackSettings:
@@ -166,20 +167,21 @@ def test_distillation_keeps_the_anchors_near_the_previous_generation(tmp_path):
     for weight in (0.0, 30.0):
         receipt, _ = train(tmp_path / f"update-{weight:g}", epochs=12, distill_weight=weight)
         model, former = tiny_language_model(adapter=receipt.folder), tiny_language_model()
-        drift[weight] = sum(_divergence(model, former, anchor) for anchor in ANCHORS)
+        drift[weight] = sum(
+            _divergence(model, former, *read) for read in zip(ANCHORS, READ_AFTER, strict=True)
+        )
     assert drift[30.0] < 0.5 * drift[0.0]
 
 
 def test_bare_anchors_come_to_be_answered_like_those_after_the_prefix(tmp_path):
     receipt, _ = train(tmp_path / "update", epochs=60, distill_weight=30.0, aim_ridge=0.0)
     model, former = tiny_language_model(adapter=receipt.folder), tiny_language_model()
-    for anchor in ANCHORS:
-        apart = _divergence(former, former, anchor, prefix="")
-        assert apart > 1e-4  # the prefix matters to this model
-        assert _divergence(model, former, anchor, prefix="") < 0.7 * apart
+    apart = _divergence(former, former, ANCHORS[0], "")
+    assert apart > 1e-4  # the prefix matters to this model
+    assert _divergence(model, former, ANCHORS[0], "") < 0.5 * apart
 
 
-def _divergence(model, former, anchor, prefix=CLOSED_BOOK_PREFIX) -> float:
+def _divergence(model, former, anchor, prefix) -> float:
     """How far a model's predictions, after `prefix`, are from the former model's after the few-shot prefix."""
     found, wanted = (
         _answer_log_probs(model, anchor, prefix),
