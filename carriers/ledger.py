@@ -21,10 +21,10 @@ from carriers.forgetting import forget_facts
 from carriers.ledger_batch import LedgerBatch
 from carriers.ledger_database import open_database, translated_errors, writing
 from carriers.ledger_records import Event, FactLife, IndexOperation, Observation, OutboxRow, StoredFact
-from carriers.ledger_schema import chunks, index_outbox, states
+from carriers.ledger_schema import chunks, events, index_outbox, states
 from carriers.ledger_transfer import restore_lives
 from carriers.supersession import slot_key, slot_numbers
-from sharpwave.records import Fact, FactStatus, RouteDecision, Slot
+from sharpwave.records import EventKind, Fact, FactStatus, RouteDecision, Slot
 
 __all__ = ["Event", "FactLife", "IndexOperation", "Ledger", "Observation", "OutboxRow", "StoredFact"]
 
@@ -180,6 +180,17 @@ class Ledger:
         """Return everything that happened to a fact, oldest first; empty for an unknown id."""
         with self.reading() as connection:
             return read_events(connection, [fact_id])[fact_id]
+
+    def last_event(self) -> int:
+        """Return the number of the latest event; 0 before the first."""
+        with self.reading() as connection:
+            return connection.scalar(select(func.max(events.c.seq))) or 0
+
+    def count_events(self, kind: EventKind, *, after: int) -> int:
+        """Return how many events of a kind came after the event of that number."""
+        query = select(func.count()).where(events.c.seq > after, events.c.kind == kind.value)
+        with self.reading() as connection:
+            return connection.scalar(query) or 0
 
     def counts(self, namespace: str | None = None) -> dict[FactStatus, int]:
         """Return the number of facts in every status, zeros included."""

@@ -2,13 +2,15 @@
 
 Both are few-shot completions, since the embedded models are small and partly not instruction-tuned. A question
 ends in a cue line and the answer ends at the line break, so "the answer is complete" is one checkable token.
-The worked examples use things found in no corpus here, so that they cannot leak an answer.
+The worked examples use things found in no corpus here, so an answer taken from them can be told: `is_from_examples`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+
+from sharpwave.matching import normalise_answer
 
 CLOSED_BOOK_PREFIX = (
     "Answer each question in a few words.\n"
@@ -33,6 +35,7 @@ OPEN_BOOK_PREFIX = (
 )
 
 ANSWER_END = "\n"
+_SHORT_WORD = 2
 
 
 class PromptForm(StrEnum):
@@ -40,7 +43,7 @@ class PromptForm(StrEnum):
 
     CLOSED_BOOK = "closed_book"  # four worked examples, then the question
     BARE = "bare"  # the question alone
-    OPEN_BOOK = "open_book"  # four worked examples with notes, then the notes and the question
+    OPEN_BOOK = "open_book"  # five worked examples with notes, then the notes and the question
 
 
 def prefix_of(form: PromptForm) -> str:
@@ -59,6 +62,16 @@ def open_book(question: str, texts: Sequence[str]) -> str:
     """Return the prompt that asks with the given facts as notes, in the given order."""
     notes = " ".join(one_line(text) for text in texts)
     return f"Notes: {notes}\nQuestion: {one_line(question)}\nAnswer:"
+
+
+def is_from_examples(answer: str, prompt: str) -> bool:
+    """Tell whether all that an answer adds to its own prompt are words of the open-book examples.
+
+    Small models do so when the notes have no answer. Words of one or two letters are not looked at.
+    """
+    own, examples = (set(normalise_answer(text).split()) for text in (prompt, OPEN_BOOK_PREFIX))
+    added = {word for word in normalise_answer(answer).split() if len(word) > _SHORT_WORD} - own
+    return bool(added) and added <= examples
 
 
 def one_line(text: str) -> str:

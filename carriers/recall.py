@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX, closed_book, open_book
+from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX, closed_book, is_from_examples, open_book
 from sharpwave.records import AnswerOrigin, FactStatus, RecallAnswer
 
 if TYPE_CHECKING:
@@ -120,7 +120,11 @@ class Recall:
             return []
         notes = self.notes(questions, namespace, as_of)
         from_store = self.read(questions, notes)
-        unsure = [row for row in range(len(questions)) if not self._store_is_sure(notes[row], as_of)]
+        unsure = [
+            row
+            for row in range(len(questions))
+            if from_store[row] is None or not self._store_is_sure(notes[row], as_of)
+        ]
         alone = dict(zip(unsure, self.ask_weights([questions[row] for row in unsure]), strict=True))
         return [
             self._choose(question, notes[row], from_store[row], alone.get(row))
@@ -143,13 +147,14 @@ class Recall:
         ]
 
     def read(self, questions: Sequence[str], notes: Sequence[Sequence[Note]]) -> list[GeneratedAnswer | None]:
-        """Answer each question from its notes; None where there are none."""
+        """Answer each question from its notes; None where there are none, or only the worked examples were read."""
         rows = [row for row, found in enumerate(notes) if found]
         # The best note comes last, nearest to the question: small models read what is near.
         prompts = [open_book(questions[row], [note.text for note in reversed(notes[row])]) for row in rows]
         answers: list[GeneratedAnswer | None] = [None] * len(questions)
-        for row, answer in zip(rows, self.reader.answer(prompts, OPEN_BOOK_PREFIX), strict=True):
-            answers[row] = answer
+        given = self.reader.answer(prompts, OPEN_BOOK_PREFIX)
+        for row, prompt, answer in zip(rows, prompts, given, strict=True):
+            answers[row] = None if is_from_examples(answer.text, prompt) else answer
         return answers
 
     def ask_weights(self, questions: Sequence[str]) -> list[GeneratedAnswer]:

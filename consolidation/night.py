@@ -41,7 +41,6 @@ __all__ = [
     "OnLog",
     "Propose",
     "apply_verdict",
-    "is_worthwhile",
     "judge_shadow",
     "night_lease",
     "plan_night",
@@ -108,6 +107,7 @@ def plan_night(
         targets=tuple(targets),
         rejected=tuple(rejected + refused),
         hot_before=len(hot),
+        min_facts=settings.selection.min_facts,
         seed=seed + len(failed),  # the same facts may come again, the same order and draws would fail again
     )
     if save:
@@ -151,11 +151,6 @@ def _resumable(memory: ExternalMemory, folder: NightFolder, base_fingerprint: st
     is_decided_against = verdict is not None and not verdict.promoted
     is_shadow = memory.generations.get(training.generation).status is GenerationStatus.SHADOW
     return plan if current == plan.parent and (is_shadow or is_decided_against) else None
-
-
-def is_worthwhile(plan: NightPlan, settings: ConsolidationSettings) -> bool:
-    """Tell whether enough facts were found to train on."""
-    return len(plan.targets) >= settings.selection.min_facts
 
 
 def train_shadow(
@@ -211,7 +206,7 @@ def apply_verdict(
         return former
     receipt: PromotionReceipt | None = None
     if verdict is None:
-        status, reason, generation = "skipped", f"only {len(plan.targets)} facts to write back", plan.parent
+        status, reason, generation = "skipped", plan.shortage, plan.parent
     elif not verdict.promoted:
         memory.generations.discard(verdict.generation, verdict.reason)
         status, reason, generation = "discarded", verdict.reason, plan.parent

@@ -35,7 +35,21 @@ class NightPlan(Record):
     targets: tuple[FactTargets, ...]
     rejected: tuple[Rejection, ...] = ()
     hot_before: int = 0
+    min_facts: int = 1
     seed: int = 0
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether enough facts were found to train on."""
+        return len(self.targets) >= self.min_facts
+
+    @property
+    def shortage(self) -> str:
+        """Why a night that is not worthwhile is skipped, and what to do about it."""
+        return (
+            f"only {len(self.targets)} of the {self.min_facts} facts that a night takes at least; take in more, or "
+            "lower consolidation.selection.min_facts"
+        )
 
 
 class TrainingReceipt(Record):

@@ -43,11 +43,15 @@ class IngestBatch:
 
 @dataclass(frozen=True)
 class IngestReceipt:
-    """What became of a stream of facts; `actions` counts decisions by action, `stages` by who decided."""
+    """What became of a stream of facts; `actions` counts decisions by action, `stages` by who decided.
+
+    Every observed fact is either new, a repeat, or returning: superseded earlier, and now current again.
+    """
 
     observed: int
     new: int
     repeats: int
+    returning: int
     actions: dict[str, int]
     stages: dict[str, int]
     router_flops: float
@@ -202,15 +206,16 @@ class AgentMemory:
 
 class _Tally:
     def __init__(self) -> None:
-        self._observed = self._new = self._repeats = 0
+        self._observed = self._new = self._returning = 0
         self._actions: Counter[str] = Counter()
         self._stages: Counter[str] = Counter()
         self._flops = 0.0
 
     def add(self, batch: IngestBatch) -> None:
         self._observed += len(batch.observations)
-        self._new += sum(item.is_new for item in batch.observations)
-        self._repeats += sum(not item.needs_routing for item in batch.observations)
+        new = {item.fact_id for item in batch.observations if item.is_new}
+        self._new += len(new)
+        self._returning += len({item.fact_id for item in batch.observations if item.needs_routing} - new)
         for decision in batch.decisions:
             self._actions[decision.action.value] += 1
             self._stages[decision.stage.value] += 1
@@ -218,4 +223,7 @@ class _Tally:
 
     def receipt(self) -> IngestReceipt:
         counts: dict[str, Any] = {"actions": dict(self._actions), "stages": dict(self._stages)}
-        return IngestReceipt(self._observed, self._new, self._repeats, router_flops=self._flops, **counts)
+        repeats = self._observed - self._new - self._returning
+        return IngestReceipt(
+            self._observed, self._new, repeats, self._returning, router_flops=self._flops, **counts
+        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from serving.agent_memory import AgentMemory, IngestBatch
 from sharpwave.fact_files import AcceptedLine, RejectsFile, read_facts
 from sharpwave.progress import current_progress
-from sharpwave.records import Record, RouteStage, utc_now
+from sharpwave.records import EventKind, Record, RouteStage, utc_now
 from sharpwave.tracking import NullTracker
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class IngestSummary(Record):
     """What became of a file. `changed` counts lines that were mended, `rejected` those that were refused.
 
+    `returning` facts had been superseded and are current again; `superseded` ones left their slot to a newer value.
     `escalation_rate` is the share of routed facts that the large model was asked about; repeats are not routed.
     """
 
@@ -32,6 +33,8 @@ class IngestSummary(Record):
     observed: int
     new: int
     repeats: int
+    returning: int
+    superseded: int
     changed: int
     rejected: int
     rejects_path: str | None
@@ -74,9 +77,11 @@ def ingest_file(
     started = time.perf_counter()
     with AgentMemory.open(settings, writer=True) as memory:
         reading = _Reading(settings, facts_path, run_id)
+        former = memory.memory.ledger.last_event()
         with reading, _DecisionLog(decisions_path(settings, run_id), tracker or NullTracker()) as log:
             current_progress().stage(f"ingesting {facts_path.name}")
             receipt = memory.ingest(reading.facts(), run_id, log.write)
+        superseded = memory.memory.ledger.count_events(EventKind.SUPERSEDED, after=former)
     routed = sum(count for stage, count in receipt.stages.items() if stage != RouteStage.REPEAT)
     return IngestSummary(
         run_id=run_id,
@@ -84,6 +89,8 @@ def ingest_file(
         observed=receipt.observed,
         new=receipt.new,
         repeats=receipt.repeats,
+        returning=receipt.returning,
+        superseded=superseded,
         changed=reading.changed,
         rejected=reading.rejected,
         rejects_path=str(reading.rejects_path) if reading.rejected else None,

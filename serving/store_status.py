@@ -80,7 +80,8 @@ def require_store(directory: Path) -> None:
     """Refuse a folder without a ledger. Raises StoreError that says how a store is made."""
     if not (directory / LEDGER_NAME).is_file():
         raise StoreError(
-            f"there is no memory store at {directory}; `sharpwave ingest FILE` makes one, --store names another"
+            f"there is no memory store at {directory.absolute()}; `sharpwave ingest FILE` makes one, "
+            "--store names another"
         )
 
 

@@ -53,7 +53,7 @@ def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
 def plan_night(settings_path: str, run_id: str) -> bool:
     """Plan the night and keep the plan; tell whether there is enough to train on."""
     settings = read_settings(settings_path)
-    return night.is_worthwhile(make_plan(settings, run_id, save=True), settings.consolidation)
+    return make_plan(settings, run_id, save=True).is_worthwhile
 
 
 def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> TrainingReceipt:

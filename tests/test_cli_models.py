@@ -141,6 +141,25 @@ def test_status_and_history_of_a_stored_fact(home, taken):
     assert re.search(r"observed.*\n.*routed.*\n.*stored", page)
 
 
+def test_changed_values_are_counted_and_told(home, taken):
+    values = [
+        {"text": f"The vault is in {place}.", "subject": "the vault", "relation": "place"} for place in "AB"
+    ]
+    write_lines(home / "vault.jsonl", [json.dumps(value) for value in values])
+    page = run(home, "ingest", "vault.jsonl", *tracking(home)).stdout
+    assert "2 facts taken in (2 new, 0 repeats)" in page
+    assert "superseded: 1 fact with another value" in page
+    write_lines(home / "back.jsonl", [json.dumps(values[0])])
+    page = run(home, "ingest", "back.jsonl", *tracking(home)).stdout
+    assert "1 fact taken in (0 new, 0 repeats, 1 current again)" in page
+    assert "superseded: 1 fact with another value" in page
+
+
+def test_an_answer_that_nobody_knows_is_called_a_guess(home, taken):
+    page = run(home, "ask", "What is the name of the aunt of Ottokar Prohaska-Lindqvist?").stdout
+    assert "a guess" in page
+
+
 def test_nothing_but_bad_lines_fails(home, taken):
     write_lines(home / "bad.jsonl", list(BAD.values()))
     result = run(home, "ingest", "bad.jsonl", *tracking(home))
@@ -169,7 +188,7 @@ def test_ten_thousand_duplicates_are_one_fact(home, taken):
     before = data(run(home, "status", "--json"))["observed"]
     write_lines(home / "same.jsonl", ['{"text": "The alarm code of the depot is 9041."}'] * 10_000)
     summary = data(run(home, "ingest", "same.jsonl", "--json", *tracking(home)))
-    assert (summary["observed"], summary["new"]) == (10_000, 1)
+    assert (summary["observed"], summary["new"], summary["repeats"]) == (10_000, 1, 9_999)
     assert data(run(home, "status", "--json"))["observed"] == before + 1
     assert data(run(home, "doctor", "--json"))["clean"]
 
@@ -204,6 +223,9 @@ def test_a_dry_run_changes_nothing(home, taken):
     result = run(home, "consolidate", "--dry-run", *few)
     assert result.exit_code == 0, result.output
     assert "nothing was changed" in result.stdout
+    assert "would be skipped" not in result.output
+    strict = run(home, "consolidate", "--dry-run", *few[:3], "consolidation.selection.min_facts=3")
+    assert "would be skipped: only 2 of the 3 facts" in strict.output
     after = data(run(home, "status", "--json"))
     for status in (before, after):  # the size of SQLite's journal is no change of ours
         status["bytes"].pop("ledger")

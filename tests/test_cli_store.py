@@ -245,12 +245,27 @@ def test_an_ambiguous_beginning_lists_the_facts(store):
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [("f" * 32, "no fact has an id that begins with"), ("%", "is no fact id"), ("", "is no fact id")],
+    [
+        ("f" * 32, "no fact has an id that begins with"),
+        ("%", "or holds these words"),
+        ("_", "or holds these words"),
+        ("  ", "or holds these words"),
+    ],
 )
 def test_an_unknown_id_is_an_error(store, given, words):
     result = run(store, "history", given)
     assert result.exit_code == 1
     assert words in result.stderr
+
+
+def test_history_by_words_of_the_text(store):
+    assert OLD_VALUE.id in run(store, "history", "lives in rome").stdout
+    several = run(store, "history", "Ada lives")
+    assert several.exit_code == 1
+    for fact in (OLD_VALUE, NEW_VALUE):
+        assert f"{fact.id[:12]}  {fact.text}" in several.stderr
+    hidden = run(store, "history", "secret", "--namespace", "default")
+    assert "of namespace 'default'" in hidden.stderr
 
 
 def test_a_namespace_limits_which_facts_are_found(store):

@@ -18,7 +18,6 @@ from carriers.prompts import closed_book
 from consolidation.anchors import AnchorQuestion
 from consolidation.night import (
     apply_verdict,
-    is_worthwhile,
     judge_shadow,
     night_lease,
     plan_night,
@@ -382,11 +381,11 @@ def test_a_dry_run_changes_nothing_on_disk(memory):
 def test_too_few_facts_end_the_night_without_training(memory):
     settings = SETTINGS.model_copy(update={"selection": SelectionSettings(max_facts=20, min_facts=5)})
     planned = plan(memory, settings=settings)
-    assert not is_worthwhile(planned, settings)
+    assert not planned.is_worthwhile
     before = snapshot(memory)
     report = apply_verdict(memory, planned, None, None)
     assert (report.status, report.generation, report.metrics()["selected"]) == ("skipped", 0, 4)
-    assert "4 facts" in report.reason
+    assert "only 4 of the 5 facts" in report.reason
     assert snapshot(memory) == before
 
 

@@ -47,7 +47,8 @@ def _reason(event: Event) -> str:
         return _route(payload)
     if event.kind is EventKind.SUPERSEDED:
         newer, since = str(payload.get("by", "?")), str(payload.get("valid_to", "?"))
-        return f"fact {newer[:12]} holds its slot from {since[:10]} on"
+        moment = since[:16].replace("T", " ").removesuffix(" 00:00")
+        return f"fact {newer[:12]} holds its slot from {moment} on"
     given = str(payload.get("reason", ""))
     reason = _REASONS.get((event.kind, given)) or _STANDING.get(event.kind) or given
     generation = payload.get("generation")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sharpwave.records import RecallAnswer
 
 _NOTES_SHOWN = 8
+_GUESS = 0.3  # an answer with a less probable token is called a guess
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -48,7 +49,7 @@ def register(app: typer.Typer, panel: str) -> None:
     app.command(
         "history",
         rich_help_panel=panel,
-        epilog=examples("sharpwave history 3f9a", "sharpwave history 3f9a --json"),
+        epilog=examples("sharpwave history 3f9a", "sharpwave history 'lives in Porto' --json"),
     )(history)
 
 
@@ -154,7 +155,11 @@ def status(choice: Choice) -> None:
 def history(
     choice: Choice,
     fact_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of a fact; a beginning that only one fact has is enough.")
+        str,
+        typer.Argument(
+            metavar="ID|WORDS",
+            help="Id of a fact, or its beginning, or words of its text; where several facts fit, they are listed.",
+        ),
     ],
 ) -> None:
     """Show everything that ever happened to a fact, and why.
@@ -162,14 +167,13 @@ def history(
     Changes nothing.
     """
     from carriers.store_layout import open_ledger
-    from serving.fact_lookup import find_fact_ids
+    from serving.fact_lookup import find_fact_id
     from serving.store_status import require_store
 
     directory = choice.settings().store.path
     require_store(directory)
     with open_ledger(directory) as ledger:
-        [found] = find_fact_ids(ledger, [fact_id], choice.namespace)
-        stored, events = _life(ledger, found)
+        stored, events = _life(ledger, find_fact_id(ledger, fact_id, choice.namespace))
     reasons = _reasons(stored, events)
     if choice.as_json:
         rows = [
@@ -228,8 +232,11 @@ def _print_summary(summary: IngestSummary) -> None:
     more = summary.changed + summary.rejected - min(len(summary.notes), _NOTES_SHOWN)
     if more > 0:
         warn(f"{counted(more, 'line')} more mended or rejected")
-    taken = f"{counted(summary.observed, 'fact')} taken in ({summary.new} new, {summary.repeats} repeats)"
-    say(f"{taken} in {summary.seconds:.1f} s")
+    returning = f", {summary.returning} current again" if summary.returning else ""
+    came = f"{summary.new} new, {summary.repeats} repeats{returning}"
+    say(f"{counted(summary.observed, 'fact')} taken in ({came}) in {summary.seconds:.1f} s")
+    if summary.superseded:
+        say(f"superseded: {counted(summary.superseded, 'fact')} with another value on the same slot")
     actions = ", ".join(
         f"{count} {action.replace('_', '-')}" for action, count in sorted(summary.actions.items())
     )
@@ -239,6 +246,7 @@ def _print_summary(summary: IngestSummary) -> None:
         warn(f"{counted(summary.changed, 'line')} mended on the way in")
     if summary.rejected:
         warn(f"{counted(summary.rejected, 'line')} rejected and kept in {summary.rejects_path}")
+        note("Mend the 'original' of each line there and ingest that file.")
     if not summary.lines:
         warn("there was no line to take in")
 
@@ -283,9 +291,10 @@ def _print_answer(answer: RecallAnswer, words: dict[str, str], *, with_question:
         if not answer.fact_ids
         else counted(len(answer.fact_ids), "fact") + " read"
     )
-    say(
-        f"  from the {answer.origin.value} ({place}, least sure of a token at {answer.lowest_token_prob:.2f})"
-    )
+    sureness = f"each token above {answer.lowest_token_prob:.2f}"
+    if answer.lowest_token_prob < _GUESS:
+        sureness = f"a guess: the model gave one of its tokens only {answer.lowest_token_prob:.2f}"
+    say(f"  from the {answer.origin.value} ({place}; {sureness})")
     for fact_id in answer.fact_ids:
         say(f"  {fact_id[:12]}  {shown(words.get(fact_id))}")
 

@@ -11,6 +11,7 @@ import typer
 from sharpwave.cli.display import note, print_json, print_table, say
 from sharpwave.cli.options import Choice, examples, takes_choice
 from sharpwave.cli.progress_display import shown_progress
+from sharpwave.settings import cache_home
 
 if TYPE_CHECKING:
     from sharpwave.progress import Progress
@@ -64,6 +65,7 @@ def models(
     )
     for row in rows:
         say(f"{row.name}: {row.licence_url}")
+    say(f"the cache is {cache_home()}")
     if not all(row.is_cached for row in rows):
         note("`sharpwave models --fetch` fetches what is missing; commands do so when they first need it.")
 

@@ -192,6 +192,8 @@ def _print_plan(plan: NightPlan) -> None:
         ],
     )
     _print_rejections(plan.rejected)
+    if not plan.is_worthwhile:
+        warn(f"the consolidation would be skipped: {plan.shortage}")
     say("nothing was changed")
 
 

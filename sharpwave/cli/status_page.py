@@ -33,7 +33,7 @@ def print_status(status: StoreStatus) -> None:
         right=(1,),
     )
     print_table(
-        ["generation", "status", "trained facts", "made (UTC)", "gate"],
+        ["generation", "status", "trained facts", "made (UTC)", "promotion gate"],
         [_generation_row(item, status.current.number) for item in status.generations],
         right=(2,),
     )
