@@ -178,14 +178,12 @@ def test_a_run_started_again_observes_and_stores_nothing_twice(tmp_path, checks,
 
 @pytest.mark.models
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif("SHARPWAVE_KILL_TEST" not in os.environ, reason="many minutes; set SHARPWAVE_KILL_TEST=1")
 def test_nothing_is_lost_when_processes_are_killed(tmp_path, embedded_models):
     command = [
         sys.executable,
         str(BENCHMARKS / "kill_test.py"),
         "--kills",
-        "4",
+        "2",
         "--lines",
         "40",
         "--seed",
@@ -202,6 +200,6 @@ def test_nothing_is_lost_when_processes_are_killed(tmp_path, embedded_models):
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     figures = json.loads((tmp_path / "kills.json").read_text(encoding="utf-8"))
-    assert figures["by_phase"] == {"ingest": 2, "consolidate": 2}
+    assert figures["by_phase"] == {"ingest": 1, "consolidate": 1}
     assert figures["violations"] == []
     assert figures["nights"].get("promoted") or figures["nights"].get("discarded")
