@@ -15,6 +15,7 @@ from sharpwave.errors import WeightsError
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
+_WRAPPED = "base_model.model."  # what PEFT puts before a module's name
 
 
 def merge_adapter(model: Any, adapter: Path) -> Any:
@@ -88,7 +89,8 @@ def stack_adapters(parent: Path | None, update: Path, target: Path, scale: float
         "r": rank,
         "lora_alpha": rank,
         "inference_mode": True,
-        "layers_to_transform": _all_layers(configs),
+        "target_modules": sorted({key.removeprefix(_WRAPPED).split(".lora_")[0] for key in stacked}),
+        "layers_to_transform": None,
     }
     (target / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True), encoding="utf-8")
 
@@ -110,13 +112,3 @@ def _cat(key: str, blocks: list[Any]) -> Any:
 
 def _rank_axis(key: str) -> int:
     return 1 if ".lora_B." in key else 0
-
-
-def _all_layers(configs: list[dict[str, Any]]) -> list[int] | None:
-    """Return the layers that any part changes; None means all."""
-    layers: set[int] = set()
-    for config in configs:
-        if config.get("layers_to_transform") is None:
-            return None
-        layers.update(config["layers_to_transform"])
-    return sorted(layers)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 OnLog = Callable[[Mapping[str, float], int], None]
 _WARMUP_STEPS = 10
-_LORA_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_MLP = ["gate_proj", "up_proj", "down_proj"]
+_MODULES = {"mlp": _MLP, "all": ["q_proj", "k_proj", "v_proj", "o_proj", *_MLP]}
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
         lora_dropout=0.0,
-        target_modules=_LORA_MODULES,
+        target_modules=_MODULES[settings.modules],
         layers_to_transform=layers,
         task_type="CAUSAL_LM",
     )

@@ -145,6 +145,9 @@ class WriteBackSettings(SettingsGroup):
     """Scale of the adapter's update; the effective factor is alpha / rank."""
     layers: Literal["all", "upper_half"] = "all"
     """Which transformer layers get an adapter."""
+    modules: Literal["mlp", "all"] = "mlp"
+    """Which linear maps of a layer get one: those of the feed-forward part, or those of attention as well. Attention is
+    shared by everything the model says, and changing it damages more."""
     aim_ridge: NonNegativeFloat = 0.03
     """How the update's input directions are chosen: small keeps them off the anchors, large near what is learnt;
     0 takes random ones and trains them, as in plain LoRA."""

@@ -65,7 +65,7 @@ def test_adapter_tensors_move_and_base_tensors_do_not(trained):
             torch.testing.assert_close(after, before[name.replace(".base_layer", "")], rtol=0, atol=0)
             base += 1
     assert base == len(before)
-    assert len(updates) == 7 * LAYERS
+    assert len(updates) == 3 * LAYERS
     assert min(updates) > 0
 
 
@@ -100,7 +100,9 @@ def test_the_receipt_counts_supervised_tokens_of_facts_only(trained):
 
 
 def test_training_teaches_the_targets(tmp_path):
-    receipt, _ = train(tmp_path / "update", epochs=40, learning_rate=2e-2, distill_weight=0.0, anchors=[])
+    receipt, _ = train(
+        tmp_path / "update", epochs=40, learning_rate=2e-2, distill_weight=0.0, anchors=[], modules="all"
+    )
     taught, untaught = tiny_language_model(adapter=receipt.folder), tiny_language_model()
     prompts = [closed_book(question) for question in QUESTIONS]
     for prefix in ("", CLOSED_BOOK_PREFIX):
@@ -232,11 +234,24 @@ def test_a_stacked_adapter_is_the_parent_plus_the_scaled_update(tmp_path, layers
     )
 
 
-def test_an_adapter_of_the_upper_layers_grows_into_one_of_all(tmp_path):
-    parent, _ = train(tmp_path / "parent", layers="upper_half", epochs=1)
-    update, _ = train(tmp_path / "update", adapter=parent.folder, layers="all", epochs=1)
+def test_modules_choose_what_is_adapted(tmp_path):
+    receipt, _ = train(tmp_path / "update", modules="all", epochs=1)
+    assert len(_changes(receipt.folder)) == 7 * LAYERS
+
+
+@pytest.mark.parametrize(
+    ("former", "expected"),
+    [
+        ({"layers": "upper_half"}, 3 * LAYERS),
+        ({"modules": "all"}, 7 * LAYERS),
+        ({"layers": "upper_half", "modules": "all"}, 4 * (LAYERS - LAYERS // 2) + 3 * LAYERS),
+    ],
+)
+def test_an_adapter_grows_by_modules_that_its_parent_left_alone(tmp_path, former, expected):
+    parent, _ = train(tmp_path / "parent", epochs=1, **former)
+    update, _ = train(tmp_path / "update", adapter=parent.folder, epochs=1)
     stack_adapters(parent.folder, update.folder, tmp_path / "both", 1.0)
-    assert len(_changes(tmp_path / "both")) == 7 * LAYERS
+    assert len(_changes(tmp_path / "both")) == expected
     merged = logits(tiny_language_model(adapter=tmp_path / "both"))
     assert (merged - logits(tiny_language_model(adapter=parent.folder))).abs().max() > 1e-4
 
