@@ -68,6 +68,7 @@ WRITE_BACK = WriteBackSettings(
     sure_prob=1.0,
     distill_weight=0.0,
     anchor_count=0,
+    modules="all",
 )
 SETTINGS = ConsolidationSettings(
     selection=SelectionSettings(max_facts=20, min_facts=2),
