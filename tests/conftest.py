@@ -35,7 +35,12 @@ _FORGOTTEN = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Point the libraries' own state at a folder of this session."""
+    """Point the libraries' own state at a folder of this session; give parallel test processes cores of their own."""
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("PYTEST_XDIST_WORKER_COUNT")
+    if worker and workers and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))[int(worker.removeprefix("gw")) :: int(workers)]
+        if cores:
+            os.sched_setaffinity(0, cores)
     home = Path(tempfile.mkdtemp(prefix="sharpwave-tests-"))
     config.stash[_SESSION_HOME] = home
     os.environ.update(_QUIET)

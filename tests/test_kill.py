@@ -178,6 +178,7 @@ def test_a_run_started_again_observes_and_stores_nothing_twice(tmp_path, checks,
 
 @pytest.mark.models
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_nothing_is_lost_when_processes_are_killed(tmp_path, embedded_models):
     command = [
         sys.executable,
@@ -195,7 +196,7 @@ def test_nothing_is_lost_when_processes_are_killed(tmp_path, embedded_models):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=850,
+        timeout=1400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
