@@ -204,8 +204,9 @@ def test_commands_name_a_missing_store_and_make_none(arguments, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, [*arguments, "--store", "nowhere"])
     assert result.exit_code == failures.FAILED, result.output
-    assert "there is no memory store at nowhere; `sharpwave ingest FILE` makes one" in result.stderr
-    assert not (tmp_path / "nowhere").exists()
+    store = tmp_path / "nowhere"
+    assert f"there is no memory store at {store}; `sharpwave ingest FILE` makes one" in result.stderr
+    assert not store.exists()
 
 
 def command_that_raises(error: BaseException) -> typer.Typer:
