@@ -55,12 +55,16 @@ class AnswerMatch:
     """Whether greedy decoding would give an answer, and how surely.
 
     `lowest_prob` and `margin` (logit of the true token minus the best other) are minima over the answer's tokens
-    and its end; `answer` is the alias that fits best; `token_count` is what the pass cost.
+    and its end; `answer` is the alias that fits best; `token_count` is what the pass cost. `choice_prob` is the
+    probability of the token that the model itself would begin with and `entropy` that of its prediction there, in
+    nats: a sure choice that does not match is a belief in something else.
     """
 
     matched: bool
     lowest_prob: float
     margin: float
+    choice_prob: float
+    entropy: float
     answer: str
     token_count: int
 
@@ -174,10 +178,10 @@ class LanguageModel:
         with torch.inference_mode():
             for batch in _batches([len(prompt) + len(answer) for prompt, answer in encoded]):
                 scores = self._batch_answer_scores([encoded[i] for i in batch], prefix)
-                for i, (matched, lowest_prob, margin) in zip(batch, scores, strict=True):
+                for i, score in zip(batch, scores, strict=True):
                     row, alias = pairs[i]
                     tokens = len(encoded[i][0]) + len(encoded[i][1])
-                    found = AnswerMatch(matched, lowest_prob, margin, alias, tokens)
+                    found = AnswerMatch(*score, alias, tokens)
                     if row not in best or _fit(found) > _fit(best[row]):
                         best[row] = found
         return [best[row] for row in range(len(prompts))]
@@ -296,7 +300,7 @@ class LanguageModel:
         start = 0
         for row, sequence in enumerate(sequences):
             end = start + len(sequence) - 1
-            nll, entropy, log_rank, margin = rows[start:end].T.cpu().numpy()
+            nll, entropy, log_rank, margin, _ = rows[start:end].T.cpu().numpy()
             yield TextFeatures(
                 hidden=pooled[row].cpu().numpy(),
                 nll=nll,
@@ -315,7 +319,10 @@ class LanguageModel:
         return [states[depth // 2], states[(3 * depth) // 4], output.last_hidden_state]
 
     def _token_statistics(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return [positions, 4]: nll, entropy, log rank, margin; logits live only one slice at a time."""
+        """Return [positions, 5]: nll, entropy, log rank, margin, and the nll of the first choice.
+
+        Logits live only one slice at a time.
+        """
         import torch
 
         parts = []
@@ -327,16 +334,14 @@ class LanguageModel:
             rank = (logits > true).sum(1, keepdim=True).to(logits.dtype)
             mean_logit = torch.einsum("nv,nv->n", torch.softmax(logits, dim=1), logits)[:, None]
             margin = true - torch.where(rank == 0, second, first)
-            parts.append(
-                torch.cat(
-                    [log_normaliser - true, log_normaliser - mean_logit, torch.log1p(rank), margin], dim=1
-                )
-            )
-        return torch.cat(parts) if parts else hidden.new_zeros(0, 4)
+            nll, entropy, own = (log_normaliser - logit for logit in (true, mean_logit, first))
+            parts.append(torch.cat([nll, entropy, torch.log1p(rank), margin, own], dim=1))
+        return torch.cat(parts) if parts else hidden.new_zeros(0, 5)
 
     def _batch_answer_scores(
         self, pairs: list[tuple[list[int], list[int]]], prefix: str
-    ) -> list[tuple[bool, float, float]]:
+    ) -> list[tuple[bool, float, float, float, float]]:
+        """Return for each prompt and answer the first five fields of its `AnswerMatch`."""
         import torch
 
         ids, mask = _right_padded([prompt + answer for prompt, answer in pairs], self._pad_id, self.device)
@@ -348,8 +353,13 @@ class LanguageModel:
         scores, start = [], 0
         for _, answer in pairs:
             block = statistics[start : start + len(answer)]
-            matched = bool((block[:, 2] == 0).all())
-            scores.append((matched, float(np.exp(-block[:, 0].max())), float(block[:, 3].min())))
+            scores.append((
+                bool((block[:, 2] == 0).all()),
+                float(np.exp(-block[:, 0].max())),
+                float(block[:, 3].min()),
+                float(np.exp(-block[0, 4])),
+                float(block[0, 1]),
+            ))
             start += len(answer)
         return scores
 

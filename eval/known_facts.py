@@ -52,10 +52,8 @@ def known_world_facts(
     """
     pool = [item for item in load_world_corpus() if split_of(item.group) == split]
     pool = StableDraw(seed, f"known/{split}").shuffled(pool, "pool")
-    likely = _known_shares(known_elsewhere)
-    pool.sort(
-        key=lambda item: likely[item.relation] < _LIKELY_SHARE
-    )  # stable: seeded order within both parts
+    likely = likely_relations(known_elsewhere)
+    pool.sort(key=lambda item: item.relation not in likely)  # stable: seeded order within both parts
     known: list[KnownWorldFact] = []
     for start in range(0, len(pool), _ASKED_AT_ONCE):
         if len(known) >= wanted:
@@ -67,14 +65,14 @@ def known_world_facts(
     return known
 
 
-def _known_shares(questions: Collection[str]) -> Counter[str]:
-    """Return for each relation the share of its facts, in the whole corpus, whose probe question is given."""
+def likely_relations(questions: Collection[str]) -> frozenset[str]:
+    """Return the relations of which a fair share of the facts, in the whole corpus, has its probe question here."""
     hits: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for item in load_world_corpus():
         sizes[item.relation] += 1
         hits[item.relation] += item.probe_question in questions
-    return Counter({relation: hits[relation] / size for relation, size in sizes.items()})
+    return frozenset(relation for relation, size in sizes.items() if hits[relation] >= _LIKELY_SHARE * size)
 
 
 def _known_among(model: LanguageModel, items: Sequence[CorpusFact]) -> list[KnownWorldFact]:

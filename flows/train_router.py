@@ -21,9 +21,8 @@ def train_router(
     max_escalation: float = 0.3,
     parent_id: str | None = None,
 ) -> RouterReport:
-    """Label, fit, calibrate, report; then write the anchor bank. Labels are kept, so a killed run goes on."""
+    """Write the anchor bank; label, observe, fit, calibrate, report. What models said is kept: a killed run goes on."""
     settings, settings_path = begin_run(run_id, profile, overrides or [], config)
     with nested_run("train-router", settings, run_id, parent_id) as tracker:
-        report = fit_router_task(settings_path, out, limit, target_em_loss, max_escalation, tracker.run_id)
         tracker.log_metrics({"anchors": float(write_anchor_bank_task(settings_path))})
-    return report
+        return fit_router_task(settings_path, out, limit, target_em_loss, max_escalation, tracker.run_id)

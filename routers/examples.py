@@ -10,7 +10,7 @@ import numpy as np
 
 from routers.calibration import CascadeScores
 from routers.labels import BehaviourLabel, label_facts
-from routers.observation import FactObservation, OnCount, observe
+from routers.observation_cache import observe_once
 from routers.stage_heads import ACTIONS, StageScores
 from sharpwave.errors import InputError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from routers.features import Evidence
     from routers.heads import RouterHeads
     from routers.linear import Array64
+    from routers.observation import FactObservation, OnCount
     from sharpwave.records import Fact
 
 OnStep = Callable[[str, int, int], None]
@@ -63,8 +64,8 @@ def collect_examples(
                 field="questions",
             )
     labels = label_facts(large_model, facts, on_count=_counting(on_step, "label"))
-    small = observe(small_model, facts, on_count=_counting(on_step, "observe small"))
-    large = observe(large_model, facts, on_count=_counting(on_step, "observe large"))
+    small = observe_once(small_model, facts, on_count=_counting(on_step, "observe small"))
+    large = observe_once(large_model, facts, on_count=_counting(on_step, "observe large"))
     return [RoutingExample(*parts) for parts in zip(small, large, labels, groups, strict=True)]
 
 

@@ -6,6 +6,8 @@ head is trained per kind, so that a bare text is never judged by weights that ex
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -44,7 +46,16 @@ SPAN_FEATURES = (
     "first_choice_mean",
     "all_first_choice",
 )
-PROBE_FEATURES = ("has_probe", "matched", "lowest_prob", "log_lowest_prob", "margin")
+PROBE_FEATURES = (
+    "has_probe",
+    "matched",
+    "lowest_prob",
+    "log_lowest_prob",
+    "margin",
+    "choice_prob",
+    "entropy",
+    "other_belief",
+)
 LENGTH_FEATURES = ("log_tokens", "is_empty")
 
 
@@ -100,6 +111,13 @@ def feature_names(evidence: Evidence) -> tuple[str, ...]:
         "probe": PROBE_FEATURES,
     }
     return tuple(f"{group}.{member}" for group in groups_of(evidence) for member in members[group])
+
+
+def feature_digest() -> str:
+    """Return a digest of the features' names and order: heads fit only the features they were trained on."""
+    names = [feature_names(kind) for kind in Evidence]
+    described = json.dumps([names, CURVES, dict(GROUP_SIZES)], sort_keys=True)
+    return hashlib.sha256(described.encode("utf-8")).hexdigest()[:16]
 
 
 def feature_vector(
@@ -183,4 +201,17 @@ def _probe_features(probe: AnswerMatch | None) -> FloatArray:
     if probe is None:
         return np.zeros(len(PROBE_FEATURES), dtype=np.float32)
     lowest = max(probe.lowest_prob, _LOWEST_PROB)
-    return np.array([1.0, probe.matched, lowest, np.log(lowest), probe.margin], dtype=np.float32)
+    other_belief = 0.0 if probe.matched else probe.choice_prob
+    return np.array(
+        [
+            1.0,
+            probe.matched,
+            lowest,
+            np.log(lowest),
+            probe.margin,
+            probe.choice_prob,
+            probe.entropy,
+            other_belief,
+        ],
+        dtype=np.float32,
+    )

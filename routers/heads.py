@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from routers.features import CURVES, GROUP_SIZES, Evidence, FloatArray, feature_names
+from routers.features import Evidence, FloatArray, feature_digest
 from routers.gate import GateHead, gate_inputs
 from routers.linear import Array32, Array64, HiddenReduction, LinearMap, Standardiser
 from routers.stage_heads import EvidenceHead, StageHeads, StageScores
@@ -140,13 +140,6 @@ def load_card(folder: Path) -> dict[str, Any]:
     path = folder / CARD_FILE
     card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return card
-
-
-def feature_digest() -> str:
-    """Return a digest of the features' names and order: heads fit only the features they were trained on."""
-    names = [feature_names(kind) for kind in Evidence]
-    described = json.dumps([names, CURVES, dict(GROUP_SIZES)], sort_keys=True)
-    return hashlib.sha256(described.encode("utf-8")).hexdigest()[:16]
 
 
 def _arrays_of(heads: RouterHeads) -> dict[str, Array32]:

@@ -25,10 +25,12 @@ from sharpwave.settings import PROJECT_ROOT
 COMMANDS = [
     *("demo", "benchmark", "report"),
     *("ingest", "ask", "status", "history"),
-    *("consolidate", "train-router", "schedule"),
+    *("consolidate", "label", "train-router", "schedule"),
     *("forget", "doctor", "rollback", "export", "import", "models"),
 ]
-CHANGES_STORE_SETTINGS = set(COMMANDS) - {"demo", "benchmark", "report", "models", "train-router"}
+CHANGES_STORE_SETTINGS = set(COMMANDS) - {
+    *("demo", "benchmark", "report", "models", "label", "train-router"),
+}
 MOST_CPU_SECONDS = 1.5
 HEAVY = {
     "chromadb",

@@ -210,6 +210,36 @@ def test_an_export_on_standard_input_is_kept_and_named(home, taken):
     assert (home / kept[1]).read_bytes() == exported
 
 
+def test_label_counts_what_the_model_knows_and_writes_every_answer(home, taken):
+    facts = [
+        {
+            "text": "The capital of Italy is Rome.",
+            "question": "What is the capital of Italy?",
+            "answer": "Rome",
+        },
+        {
+            "text": "Zoltan's parrot is Quillon.",
+            "question": "What is Zoltan's parrot called?",
+            "answer": "Quillon",
+        },
+        {"text": "A fact without a question."},
+    ]
+    write_lines(home / "to-label.jsonl", [*map(json.dumps, facts), "{half"])
+    result = run(home, "label", "to-label.jsonl", "--out", "labels.jsonl", "--json")
+    shares = data(result)
+    assert shares["n"] == 2
+    assert shares["classes"]["non_write"] == pytest.approx(
+        {"n": 1, "share": 0.5, "low": 0.095, "high": 0.905}, abs=0.01
+    )
+    assert shares["right_with_fact"]["n"] == 2
+    lines = [json.loads(line) for line in (home / "labels.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["em_without"], line["em_with"]) for line in lines] == [(True, True), (False, True)]
+    told = run(home, "label", "to-label.jsonl")
+    assert "1 fact left out: behaviour cannot label a fact without a question" in told.stderr
+    assert "left out: to-label.jsonl, line 4" in told.stderr
+    assert "non_write" in told.stdout
+
+
 def test_models_lists_licences(home, embedded_models):
     rows = data(run(home, "models", "--json"))
     assert {row["role"] for row in rows} == {"small", "large", "embedder"}
@@ -224,7 +254,12 @@ def test_a_dry_run_changes_nothing(home, taken):
     assert result.exit_code == 0, result.output
     assert "nothing was changed" in result.stdout
     assert "would be skipped" not in result.output
-    many = ["--set", "consolidation.selection.max_facts=1000", "--set", "consolidation.selection.min_facts=1000"]
+    many = [
+        "--set",
+        "consolidation.selection.max_facts=1000",
+        "--set",
+        "consolidation.selection.min_facts=1000",
+    ]
     skipped = run(home, "consolidate", "--dry-run", *many)
     assert re.search(r"would be skipped: only \d+ of the 1,?000 facts", skipped.output), skipped.output
     after = data(run(home, "status", "--json"))

@@ -43,6 +43,7 @@ from eval.corpora.splits import DEFAULT_SHARES, SPLITS, split_by_subject, split_
 from eval.corpora.stable_draw import StableDraw
 from eval.corpora.updates import agent_updates, counterfactual_updates, real_updates, updates
 from eval.corpora.world import load_world_corpus
+from eval.router_data import router_facts
 from sharpwave.errors import InputError
 from sharpwave.matching import exact_match, normalise_answer
 
@@ -418,6 +419,33 @@ def test_mixed_changes() -> None:
     assert Counter(pair.origin for pair in pairs) == {"real": 30, "counterfactual": 60, "agent": 30}
     assert [pair.new.id for pair in pairs] == [pair.new.id for pair in updates(120, seed=3)]
     assert [pair.new.id for pair in pairs] != [pair.new.id for pair in updates(120, seed=4)]
+
+
+def test_router_facts_are_split_by_subject_mixed_and_nested(world: list[CorpusFact]) -> None:
+    known = {item.probe_question for item in world if item.relation in {"capital", "currency"}}
+    chosen = router_facts({"train": 200, "report": 120}, known_questions=known)
+    assert {split: len(items) for split, items in chosen.items()} == {
+        "train": 200,
+        "calibration": 0,
+        "gate": 0,
+        "report": 120,
+    }
+    for split, items in chosen.items():
+        assert all(split_of(item.group) == split for item in items)
+        assert len({item.id for item in items}) == len(items)
+    kinds = Counter(item.kind for item in chosen["train"])
+    assert kinds == {"agent": 30, "counterfactual": 30, "world": 140}
+    likely = [item for item in chosen["train"] if item.relation in {"capital", "currency"}]
+    assert Counter(item.kind for item in likely) == {"counterfactual": 30, "world": 105}
+    smaller = router_facts({"train": 100}, known_questions=known)["train"]
+    assert {item.id for item in smaller} <= {item.id for item in chosen["train"]}
+
+
+def test_router_facts_run_out_quietly(world: list[CorpusFact]) -> None:
+    chosen = router_facts({"gate": 100_000})["gate"]
+    assert len([item for item in chosen if item.kind == "world"]) == sum(
+        split_of(item.group) == "gate" for item in world
+    )
 
 
 def test_too_many_changes_are_an_error(world: list[CorpusFact]) -> None:

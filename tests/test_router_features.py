@@ -1,5 +1,7 @@
 """What a model's reading of a fact is turned into: fixed lengths, names, and the odd texts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,15 @@ from routers.features import (
     hidden_matrix,
 )
 
-PROBE = AnswerMatch(matched=True, lowest_prob=0.25, margin=1.5, answer="Paris", token_count=9)
+PROBE = AnswerMatch(
+    matched=True,
+    lowest_prob=0.25,
+    margin=1.5,
+    choice_prob=0.5,
+    entropy=2.0,
+    answer="Paris",
+    token_count=9,
+)
 
 
 def reading(nll, *, log_rank=None):
@@ -84,9 +94,14 @@ def test_probe_values_and_an_impossible_probability():
         "lowest_prob": 0.25,
         "log_lowest_prob": np.log(0.25),
         "margin": 1.5,
+        "choice_prob": 0.5,
+        "entropy": 2.0,
+        "other_belief": 0.0,
     })
-    sure_not = AnswerMatch(matched=False, lowest_prob=0.0, margin=-90.0, answer="x", token_count=3)
-    assert np.isfinite(feature_vector(reading([1]), sure_not)["probe"]).all()
+    sure_not = replace(PROBE, matched=False, lowest_prob=0.0, margin=-90.0, choice_prob=0.75)
+    values = named(feature_vector(reading([1]), sure_not), "probe", PROBE_FEATURES)
+    assert np.isfinite(list(values.values())).all()
+    assert values["other_belief"] == 0.75
 
 
 def test_infinite_statistics_do_not_reach_the_heads():

@@ -39,7 +39,8 @@ def observation(rng, fact_id, known, confident, noise, *, tokens=8, bare=False):
         token_count=tokens + 1,
     )
     margin = float((2.0 if known else -2.0) + rng.normal(0, noise))
-    probe = AnswerMatch(margin > 0, float(1 / (1 + np.exp(-margin))), margin, "x", 6)
+    prob = float(1 / (1 + np.exp(-margin)))
+    probe = AnswerMatch(margin > 0, prob, margin, 0.8 if confident else 0.3, 1.0, "x", 6)
     groups = feature_vector(features, None if bare else probe, None if bare else (tokens - 2, tokens))
     return FactObservation(fact_id, groups, text_flops=1.0, probe_flops=0.0 if bare else 0.5)
 

@@ -121,12 +121,12 @@ def _tender_pair(
 
 
 def counterfactual_updates(
-    count: int, seed: int = 0, items: Iterable[CorpusFact] | None = None
+    count: int | None, seed: int = 0, items: Iterable[CorpusFact] | None = None
 ) -> list[UpdatePair]:
     """Put another value of the same relation on `count` slots of the world corpus, worded as news.
 
     Args:
-        count: How many changes.
+        count: How many changes; None makes all that can be made.
         seed: Another seed changes other slots to other values.
         items: Facts to choose from; the whole world corpus if not given.
 
@@ -146,7 +146,7 @@ def counterfactual_updates(
         new = _with_other_value(item, values[_value_kind(item)], draw)
         if new is not None:
             pairs.append(UpdatePair(item, new, "counterfactual"))
-    if len(pairs) < count:
+    if count is not None and len(pairs) < count:
         raise InputError(
             f"only {len(pairs)} of {count} counterfactual changes can be made from {len(pool)} facts"
         )

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from sharpwave.cli import memory_commands, model_commands, run_commands, sleep_commands, store_commands
+from sharpwave.cli import (
+    memory_commands,
+    model_commands,
+    router_commands,
+    run_commands,
+    sleep_commands,
+    store_commands,
+)
 from sharpwave.cli.failures import FailureReportingGroup
 
 TRY, USE, SLEEP, CARE = "Try and measure", "Use the memory", "Consolidate and train", "Care for the store"
@@ -50,6 +57,7 @@ def sharpwave(
 run_commands.register(app, TRY)
 memory_commands.register(app, USE)
 sleep_commands.register(app, SLEEP)
+router_commands.register(app, SLEEP)
 store_commands.register(app, CARE)
 model_commands.register(app, CARE)
 

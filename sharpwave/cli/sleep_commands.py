@@ -1,4 +1,4 @@
-"""`sharpwave consolidate`, `train-router` and `schedule`: what changes the weights and the router."""
+"""`sharpwave consolidate` and `schedule`: what changes the weights."""
 
 from __future__ import annotations
 
@@ -26,14 +26,6 @@ def register(app: typer.Typer, panel: str) -> None:
         rich_help_panel=panel,
         epilog=examples("sharpwave consolidate --dry-run", "sharpwave consolidate"),
     )(consolidate)
-    app.command(
-        "train-router",
-        rich_help_panel=panel,
-        epilog=examples(
-            "sharpwave train-router --out my-heads",
-            "sharpwave ingest facts.jsonl --set router.heads=my-heads",
-        ),
-    )(train_router)
     app.command(
         "schedule",
         rich_help_panel=panel,
@@ -84,52 +76,6 @@ def consolidate(
         print_json(report.model_dump(mode="json"))
     else:
         _print_night(report, settings.store.path)
-
-
-@takes_choice(store=False, namespace=False)
-def train_router(
-    choice: Choice,
-    out: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, help="Folder for the heads; by default where this profile reads them."),
-    ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most facts per split; 0 takes the default of each.")] = 0,
-    target_em_loss: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the full store's right answers that may be lost.")
-    ] = 0.02,
-    max_escalation: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest share of facts that the large model is asked about.")
-    ] = 0.3,
-) -> None:
-    """Train the router's heads and gate anew from what the models themselves answer. Takes an hour or more.
-
-    Changes: replaces the heads in --out and the anchor bank that consolidation.anchors names; runs/ and mlruns/
-    get the figures.
-    """
-    settings = choice.settings()
-    folder = out or settings.router.heads_folder
-    with flow_session(choice, settings):
-        from flows import train_router as router_flow
-        from tasks.run_settings import new_run_id
-
-        record = router_flow.train_router(
-            str(folder),
-            new_run_id("train-router"),
-            limit=limit,
-            target_em_loss=target_em_loss,
-            max_escalation=max_escalation,
-            **choice.flow_arguments(),
-        )
-    if choice.as_json:
-        print_json(record.model_dump(mode="json"))
-        return
-    figures = sorted(record.metrics.items())
-    print_table(
-        ["figure", "value"], [[name.replace("_", " "), f"{value:.4g}"] for name, value in figures], right=(1,)
-    )
-    say(f"heads  {record.folder}")
-    if out is not None:
-        note(f"To use them: --set router.heads={record.folder}, or the same in a file for --config.")
 
 
 @takes_choice(json=False)
