@@ -224,7 +224,12 @@ def test_a_dry_run_changes_nothing(home, taken):
     assert result.exit_code == 0, result.output
     assert "nothing was changed" in result.stdout
     assert "would be skipped" not in result.output
-    many = ["--set", "consolidation.selection.max_facts=1000", "--set", "consolidation.selection.min_facts=1000"]
+    many = [
+        "--set",
+        "consolidation.selection.max_facts=1000",
+        "--set",
+        "consolidation.selection.min_facts=1000",
+    ]
     skipped = run(home, "consolidate", "--dry-run", *many)
     assert re.search(r"would be skipped: only \d+ of the 1,?000 facts", skipped.output), skipped.output
     after = data(run(home, "status", "--json"))
