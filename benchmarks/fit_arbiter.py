@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/fit_arbiter.py --out arbiter.json
 
 Part of the facts are stored, part are not; each is asked in a wording no memory has seen. Where exactly one of
-the two carriers is right, that is an example for a logistic regression on similarity and the two answers' lowest
-token probabilities. Prints the weights for `recall.arbiter`, and what they gain over always reading the store.
+the two carriers is right, that is an example for a logistic regression on the inputs of `recall.arbiter`. Prints
+its weights, and what they gain over always reading the store when fitted on other subjects (five folds).
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from carriers.question_names import missing_names
 from carriers.recall import Recall
 from eval.arms import PlainStore, always_from_store
 from eval.known_facts import known_world_facts
 from eval.router_data import router_facts
+from routers.head_fitting import group_folds
 from serving.loaded_models import shared_models
 from sharpwave.matching import exact_match
 from sharpwave.settings import load_settings
+
+_INPUTS = ("similarity", "missing_names", "store_prob", "weights_prob")
 
 
 def main(
     out: Annotated[Path, typer.Option(help="JSON file for the weights and figures.")],
     profile: Annotated[str, typer.Option(help="Profile whose models are used.")] = "embedded",
-    known: Annotated[int, typer.Option(help="Facts the model knows; every second one is stored.")] = 80,
-    unknown: Annotated[int, typer.Option(help="Other facts, all stored.")] = 120,
+    known: Annotated[int, typer.Option(help="Facts the model knows; every second one is stored.")] = 160,
+    unknown: Annotated[int, typer.Option(help="Other facts, all stored.")] = 240,
     seed: Annotated[int, typer.Option(help="Seeds the draw.")] = 0,
 ) -> None:
     """Fit on calibration facts and write the result."""
@@ -60,30 +64,36 @@ def main(
         notes = recall.notes(questions, "default")
         read, alone = recall.read(questions, notes), recall.ask_weights(questions)
         store.close()
-    rows, right = [], []
+    rows, right, subjects = [], [], []
     for item, found, from_store, from_weights in zip(asked, notes, read, alone, strict=True):
         if from_store is None:
             continue
-        rows.append([found[0].similarity, from_store.lowest_prob, from_weights.lowest_prob])
+        named = missing_names(item.heldout_question, found[0].text)
+        rows.append([found[0].similarity, named, from_store.lowest_prob, from_weights.lowest_prob])
+        subjects.append(item.group)
         right.append([exact_match(answer.text, item.fact.answers) for answer in (from_store, from_weights)])
     inputs, correct = np.array(rows), np.array(right)
     differ = correct[:, 0] != correct[:, 1]
-    fitted = LogisticRegression(C=10.0).fit(inputs[differ], correct[differ, 0])
-    prefers_store = fitted.decision_function(inputs) > 0
+
+    def fit(places: Any) -> Any:
+        chosen = places[differ[places]]
+        return LogisticRegression(C=10.0).fit(inputs[chosen], correct[chosen, 0])
+
+    prefers_store = np.zeros(len(inputs), dtype=bool)
+    for train, left_out in group_folds(subjects, 5, seed):
+        prefers_store[left_out] = fit(train).decision_function(inputs[left_out]) > 0
     chosen = np.where(prefers_store, correct[:, 0], correct[:, 1])
-    similarity, store_prob, weights_prob = (round(float(weight), 2) for weight in fitted.coef_[0])
+    fitted = fit(np.arange(len(inputs)))
     result = {
         "arbiter": {
             "bias": round(float(fitted.intercept_[0]), 2),
-            "similarity": similarity,
-            "store_prob": store_prob,
-            "weights_prob": weights_prob,
+            **{name: round(float(weight), 2) for name, weight in zip(_INPUTS, fitted.coef_[0], strict=True)},
         },
         "n": len(inputs),
         "n_differ": int(differ.sum()),
         "em_store_always": float(correct[:, 0].mean()),
         "em_weights_always": float(correct[:, 1].mean()),
-        "em_arbiter_in_sample": float(chosen.mean()),
+        "em_arbiter_other_subjects": float(chosen.mean()),
         "em_oracle": float(correct.any(axis=1).mean()),
         "seed": seed,
     }

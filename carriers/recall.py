@@ -2,7 +2,8 @@
 
 Both carriers are asked: the nearest stored facts are put before the model as notes, and the model is asked alone.
 A linear arbiter (weights in the settings, fitted on calibration facts) then chooses, from how near the best fact
-lies and how sure each answer is. A stored fact that replaces a value the weights have learnt always wins.
+lies, whether it speaks of what the question names, and how sure each answer is. A stored fact that replaces a value
+the weights have learnt always wins.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX, closed_book, is_from_examples, open_book
+from carriers.question_names import missing_names
 from sharpwave.records import AnswerOrigin, FactStatus, RecallAnswer
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ class Recall:
     ) -> RecallAnswer:
         similarity = notes[0].similarity if notes else None
         use_store = from_store is not None and (
-            from_weights is None or self._prefers_store(notes[0].similarity, from_store, from_weights)
+            from_weights is None or self._prefers_store(question, notes[0], from_store, from_weights)
         )
         chosen = from_store if use_store else from_weights
         if chosen is None:
@@ -193,11 +195,14 @@ class Recall:
             generation=self.generation,
         )
 
-    def _prefers_store(self, similarity: float, store: GeneratedAnswer, weights: GeneratedAnswer) -> bool:
+    def _prefers_store(
+        self, question: str, note: Note, store: GeneratedAnswer, weights: GeneratedAnswer
+    ) -> bool:
         arbiter = self.settings.arbiter
         score = (
             arbiter.bias
-            + arbiter.similarity * similarity
+            + arbiter.similarity * note.similarity
+            + arbiter.missing_names * missing_names(question, note.text)
             + arbiter.store_prob * store.lowest_prob
             + arbiter.weights_prob * weights.lowest_prob
         )

@@ -40,18 +40,22 @@ class Curriculum:
     """Deals segments into steps, epoch by epoch, seeded.
 
     Each epoch takes the next wordings of every fact, in turn, and draws anchors anew, so that all wordings and all of
-    a large bank are seen while an epoch costs little. A fact whose answer tokens were all surer than `sure_prob` sits
-    out the next epoch; if it is still sure when it returns, the next two, and so on.
+    a large bank are seen while an epoch costs little. Up to half of an epoch's anchors are replayed facts. A fact whose
+    answer tokens were all surer than `sure_prob` sits out the next epoch; if it is still sure when it returns, the next
+    two, and so on.
     """
 
     def __init__(self, segments: Sequence[Segment], settings: WriteBackSettings, seed: int) -> None:
         self._settings = settings
         self._draw = random.Random(seed)
         self._wordings: dict[int, list[int]] = {}
-        self._anchors: list[int] = []
+        self._bank: list[int] = []
+        self._replayed: list[int] = []
         for number, segment in enumerate(segments):
-            if segment.fact < 0:
-                self._anchors.append(number)
+            if segment.replayed:
+                self._replayed.append(number)
+            elif segment.fact < 0:
+                self._bank.append(number)
             else:
                 self._wordings.setdefault(segment.fact, []).append(number)
         self._facts = {fact: _Progress() for fact in self._wordings}
@@ -62,7 +66,7 @@ class Curriculum:
     def most_steps(self) -> int:
         """How many steps it takes if no fact ever sits out."""
         wordings = (len(numbers) for numbers in self._wordings.values())
-        return most_steps(wordings, len(self._anchors), self._settings)
+        return most_steps(wordings, len(self._bank) + len(self._replayed), self._settings)
 
     def next_step(self) -> list[int] | None:
         """Return the numbers of the segments of the next step; None at the end."""
@@ -76,10 +80,9 @@ class Curriculum:
 
     def _deal(self) -> Iterator[list[int]]:
         settings = self._settings
-        anchors = min(settings.anchors_per_epoch, len(self._anchors))
         for epoch in range(settings.epochs):
             segments = [number for fact in self._facts for number in self._take(fact)]
-            segments += self._draw.sample(self._anchors, anchors)
+            segments += self._draw_anchors()
             self._draw.shuffle(segments)
             for start in range(0, len(segments), settings.batch_size):
                 self.done = (epoch + start / len(segments)) / settings.epochs
@@ -87,6 +90,12 @@ class Curriculum:
             for state in self._facts.values():
                 self._judge(state)
         self.done = 1.0
+
+    def _draw_anchors(self) -> list[int]:
+        wanted = self._settings.anchors_per_epoch
+        replayed = min(len(self._replayed), max(wanted // 2, wanted - len(self._bank)))
+        drawn = self._draw.sample(self._replayed, replayed)
+        return drawn + self._draw.sample(self._bank, min(wanted - replayed, len(self._bank)))
 
     def _take(self, fact: int) -> list[int]:
         state, numbers = self._facts[fact], self._wordings[fact]

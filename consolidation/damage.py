@@ -36,12 +36,16 @@ def known_facts(stored: Iterable[StoredFact], wordings: Mapping[str, FactTargets
         if fact.words is None:
             continue
         if fact.words.questions:
-            question, answers = fact.words.questions[0], fact.words.answers
+            questions, answers = fact.words.questions, fact.words.answers
         elif fact.id in wordings:
-            question, answers = wordings[fact.id].train_questions[0], wordings[fact.id].answers
+            questions, answers = wordings[fact.id].train_questions, wordings[fact.id].answers
         else:
             continue
-        found.append(KnownFact(fact_id=fact.id, question=question, answers=answers))
+        found.append(
+            KnownFact(
+                fact_id=fact.id, question=questions[0], answers=answers, replay_question=questions[:2][-1]
+            )
+        )
     return found
 
 

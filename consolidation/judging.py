@@ -10,9 +10,10 @@ from carriers.adapter_files import adapter_digest, generation_folder
 from carriers.adapters import stack_adapters
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, gate_questions
-from consolidation.damage import DamageFindings, find_damage, known_facts, plan_damage_probes
+from consolidation.damage import DamageFindings, find_damage, plan_damage_probes
 from consolidation.eviction import plan_evictions
-from consolidation.night_folder import NightFolder, generated_wordings
+from consolidation.in_weights import known_in_weights, risk_of
+from consolidation.night_folder import NightFolder
 from consolidation.probes import probe_known, probe_targets, proven_ids
 from consolidation.promotion import decide, learns_too_little, passes
 from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
@@ -110,8 +111,8 @@ def _ask_former(
     model: LanguageModel,
 ) -> _Questions:
     gate = gate_facts(bank)
-    known = _known_in_weights(memory, {item.fact_id for item in plan.targets})
-    risk = _risk(memory, plan, known) if len(known) > settings.damage.max_probes else {}
+    known = known_in_weights(memory, plan)
+    risk = risk_of(memory, plan, known) if len(known) > settings.damage.max_probes else {}
     known = plan_damage_probes(known, risk, settings.damage, plan.seed)
     return _Questions(
         gate, known, probe_known(model, gate, plan.parent), probe_known(model, known, plan.parent)
@@ -175,24 +176,6 @@ def _with_consequences(
             "damage_probes": tuple(known_after),
         }
     )
-
-
-def _known_in_weights(memory: ExternalMemory, trained: set[str]) -> list[KnownFact]:
-    stored = [
-        fact
-        for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
-        for fact in memory.ledger.iter_facts(status=status)
-        if fact.id not in trained
-    ]
-    return known_facts(stored, generated_wordings(memory.directory))
-
-
-def _risk(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
-    """Return each known fact's cosine similarity to the nearest trained fact."""
-    embed = memory.index.embedder.embed
-    similarity = embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T
-    nearest = similarity.max(axis=1).tolist()
-    return {fact.fact_id: value for fact, value in zip(known, nearest, strict=True)}
 
 
 def _gate_figures(trials: Sequence[ScaleTrial], scale: float) -> dict[str, float]:

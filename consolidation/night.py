@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
+from consolidation.in_weights import replayed_anchors
 from consolidation.judging import LoadModel, OnLog, judge_shadow
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
@@ -175,8 +176,11 @@ def train_shadow(
     shadow = memory.generations.create_shadow(
         plan.parent, plan.base_fingerprint, [item.fact_id for item in plan.targets]
     )
-    anchors = training_anchors(bank, settings.write_back.anchor_count, plan.seed)
     model = load_model(memory.generations.adapter_folder(plan.parent))
+    anchors = [
+        *replayed_anchors(memory, plan, model, settings.write_back.replay_count),
+        *training_anchors(bank, settings.write_back.anchor_count, plan.seed),
+    ]
     targets = training_targets(plan.targets)
     try:
         receipt = train_update(

@@ -19,13 +19,18 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Segment:
-    """Token ids of a prompt and its completion; `anchor` numbers a distillation anchor, -1 for a fact target."""
+    """Token ids of a prompt and its completion.
+
+    `anchor` numbers a distillation anchor, -1 for a fact target; `replayed` says that the anchor is a fact of the
+    store's own that lives in the weights.
+    """
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     prefixed: bool
     anchor: int = -1
     fact: int = -1
+    replayed: bool = False
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,15 @@ class ScaleTrial(Record):
 
 
 class KnownFact(Record):
-    """A formerly known fact and the one probe that tells whether it still is."""
+    """A formerly known fact and the one probe that tells whether it still is.
+
+    `replay_question` is what a training reads to keep it: another wording than the probe's, if there is one.
+    """
 
     fact_id: str
     question: str
     answers: tuple[str, ...]
+    replay_question: str = ""
 
 
 class NightVerdict(Record):

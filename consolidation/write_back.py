@@ -44,10 +44,14 @@ class TrainingTarget:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A question the previous generation answers right and whose answer must not move."""
+    """A question the previous generation answers right and whose answer must not move.
+
+    `replayed` marks a fact of the store's own that lives in the weights: it is taken in every epoch.
+    """
 
     prompt: str
     answer: str
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,8 @@ class EncodedText(NamedTuple):
     """Everything a training reads, as token ids that decoding will see.
 
     Attributes:
-        segments: What the student reads: targets, then anchors, every second one after the few-shot prefix.
+        segments: What the student reads: targets, then anchors; replayed ones and every second other after the
+            few-shot prefix, as recall asks.
         readings: The anchors as the teacher reads them: all after the prefix.
         prefix_ids: The shared few-shot prefix.
     """
@@ -139,14 +144,17 @@ def encode_text(
     """Turn targets and anchors into token segments."""
     prefix = prefix_of(PromptForm.CLOSED_BOOK)
 
-    def segment(prompt: str, completion: str, *, prefixed: bool, fact: int = -1, anchor: int = -1) -> Segment:
+    def segment(prompt: str, completion: str, *, prefixed: bool, **owner: Any) -> Segment:
         return Segment(
             prompt_ids=tuple(model.prompt_ids(prompt, prefix if prefixed else "")),
             completion_ids=tuple(model.answer_ids(completion)),
             prefixed=prefixed,
-            fact=fact,
-            anchor=anchor,
+            **owner,
         )
+
+    def keep(anchor: Anchor, number: int, *, prefixed: bool) -> Segment:
+        owner = {"anchor": number, "replayed": anchor.replayed}
+        return segment(anchor.prompt, anchor.answer, prefixed=prefixed, **owner)
 
     numbers: dict[str, int] = {}
     taught = [
@@ -158,12 +166,9 @@ def encode_text(
         )
         for target in targets
     ]
-    readings = [
-        segment(anchor.prompt, anchor.answer, prefixed=True, anchor=number)
-        for number, anchor in enumerate(anchors)
-    ]
+    readings = [keep(anchor, number, prefixed=True) for number, anchor in enumerate(anchors)]
     kept = [
-        reading if number % 2 else segment(anchor.prompt, anchor.answer, prefixed=False, anchor=number)
+        reading if anchor.replayed or number % 2 else keep(anchor, number, prefixed=False)
         for number, (anchor, reading) in enumerate(zip(anchors, readings, strict=True))
     ]
     prefix_ids = [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]]

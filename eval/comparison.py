@@ -56,6 +56,7 @@ def comparison_table(first: Run, second: Run) -> list[ComparisonRow]:
         ("escalation rate", "escalation_rate"),
         ("router cost against large-only", "routing_cost_ratio"),
         ("damage rate", "damage_rate"),
+        ("damage rate of the gate questions", "gate_damage_rate"),
     ):
         rows.append(_plain(label, getattr(first.metrics, name), getattr(second.metrics, name)))
     shares = [internalised_rate(run.metrics.internalised, run.metrics.selected) for run in (first, second)]

@@ -234,9 +234,17 @@ def _night_keys(consolidations: Sequence[ConsolidationSummary], em: float) -> di
     return {
         **counts,
         "damage_rate": damage_rate(counts["damaged"], counts["stable_probed"]),
+        "gate_damage_rate": _gate_damage_rate(consolidations),
         "em_before_consolidation": before,
         "em_after_consolidation": after,
     }
+
+
+def _gate_damage_rate(consolidations: Sequence[ConsolidationSummary]) -> float:
+    gates = [night.gate for night in consolidations if night.status == "promoted"]
+    probed = sum(gate.get("gate_probed", 0.0) for gate in gates)
+    damaged = sum(gate.get("gate_damage_rate", 0.0) * gate.get("gate_probed", 0.0) for gate in gates)
+    return damaged / probed if probed else 0.0
 
 
 def _headline_arms(arms: Sequence[ArmFigures]) -> list[ArmFigures]:

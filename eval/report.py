@@ -124,6 +124,7 @@ def report_markdown(run: Run) -> str:
         ["evicted", str(figures_.evicted)],
         ["damaged / probed stable facts",
          f"{figures_.damaged} / {figures_.stable_probed} ({percent(figures_.damage_rate)})"],
+        ["damaged share of the gate questions", percent(figures_.gate_damage_rate)],
         ["re-admitted", str(figures_.readmitted)],
         ["EM before / after consolidation",
          f"{percent(figures_.em_before_consolidation)} / {percent(figures_.em_after_consolidation)}"],

@@ -179,6 +179,9 @@ class RunMetrics(RunRecord):
     readmitted: int = Field(ge=0)
     stable_probed: int = Field(ge=0)
     damage_rate: float
+    gate_damage_rate: float = Field(
+        description="Damaged share of the gate questions, which no training sees, over the promoted nights."
+    )
     em_before_consolidation: float
     em_after_consolidation: float
     net_bytes: NetBytes

@@ -78,13 +78,15 @@ class ArbiterSettings(SettingsGroup):
     The defaults were fitted by `benchmarks/fit_arbiter.py` on calibration facts, for the embedded models.
     """
 
-    bias: float = -4.99
+    bias: float = -2.72
     """Constant term."""
-    similarity: float = 9.04
+    similarity: float = 7.35
     """Weight of the cosine similarity between question and nearest stored fact."""
-    store_prob: float = 2.23
+    missing_names: float = -4.9
+    """Weight of the share of the question's names that the nearest stored fact does not speak of."""
+    store_prob: float = 2.59
     """Weight of the lowest token probability of the answer read from the store."""
-    weights_prob: float = -2.89
+    weights_prob: float = -5.54
     """Weight of the lowest token probability of the answer from the weights."""
 
 
@@ -165,8 +167,12 @@ class WriteBackSettings(SettingsGroup):
     """Weight of predicting like the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
+    replay_count: NonNegativeInt = 100
+    """How many of the store's own facts that live in the weights are distilled on as well, the most endangered first.
+    They are read in another wording than the one that probes them for damage, where they have one."""
     anchors_per_epoch: NonNegativeInt = 100
-    """How many of them each epoch draws anew; the rest of an epoch are the training targets."""
+    """How many anchors each epoch draws anew, half of them replayed facts if there are as many; the rest of an epoch
+    are the training targets."""
     max_train_seconds: NonNegativeFloat = 0.0
     """Wall-clock limit of the training in seconds, after which it stops early; 0 means no limit."""
 

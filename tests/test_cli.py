@@ -146,7 +146,7 @@ def test_help_starts_fast(arguments, tmp_path):
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["ask", "x", "--jsn"], "No such option: --jsn"),
-        (["history"], "Missing argument 'ID'"),
+        (["history"], "Missing argument 'ID|WORDS'"),
         (["ingest", "no-such-file.jsonl"], "does not exist"),
         (["ingest", "-", "--config", "no-such.yaml"], "does not exist"),
         (["status", "--set", "recall.topk=5"], "unknown setting 'recall.topk'; did you mean 'recall.top_k'?"),

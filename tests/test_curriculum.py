@@ -50,6 +50,33 @@ def _is_fact(number: int) -> bool:
     return number < FACTS * WORDINGS
 
 
+def replaying(own: int, bank: int, wanted: int) -> list[Counter[int]]:
+    """Return how often each anchor comes in each of three epochs; the first `own` are replayed."""
+    kept = [
+        Segment(prompt_ids=(9,), completion_ids=(1,), prefixed=False, anchor=number, replayed=number < own)
+        for number in range(own + bank)
+    ]
+    fact = Segment(prompt_ids=(0,), completion_ids=(1,), prefixed=False, fact=0)
+    settings = WriteBackSettings(epochs=3, batch_size=500, anchors_per_epoch=wanted)
+    dealt = Curriculum([*kept, fact], settings, 0)
+    assert dealt.most_steps == 3
+    steps = []
+    while (step := dealt.next_step()) is not None:
+        steps.append(Counter(number for number in step if number < own + bank))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("own", "bank", "wanted", "replayed"),
+    [(4, 50, 20, 4), (30, 50, 20, 10), (30, 5, 20, 15), (30, 0, 20, 20), (3, 2, 20, 3), (0, 50, 20, 0)],
+)
+def test_replayed_facts_fill_up_to_half_of_an_epochs_anchors(own, bank, wanted, replayed):
+    for epoch in replaying(own, bank, wanted):
+        assert max(epoch.values()) == 1
+        assert sum(number < own for number in epoch) == replayed
+        assert len(epoch) == min(wanted, own + bank)
+
+
 def counts(steps: list[list[int]]) -> Counter[int]:
     return Counter(number for step in steps for number in step)
 

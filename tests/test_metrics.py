@@ -157,6 +157,7 @@ def test_headline_sums_the_nights():
             stable_probed=100,
             em_before=0.8,
             em_after=0.82,
+            gate={"gate_probed": 100.0, "gate_damage_rate": 0.1},
         ),
         night(
             selected=20,
@@ -167,13 +168,15 @@ def test_headline_sums_the_nights():
             stable_probed=50,
             em_before=0.7,
             em_after=0.72,
+            gate={"gate_probed": 50.0, "gate_damage_rate": 0.04},
         ),
-        night(status="discarded"),
+        night(status="discarded", gate={"gate_probed": 50.0, "gate_damage_rate": 1.0}),
     ]
     metrics = headline(nights)
     assert (metrics.selected, metrics.internalised, metrics.evicted) == (100, 88, 87)
     assert (metrics.damaged, metrics.readmitted, metrics.stable_probed) == (6, 6, 150)
     assert metrics.damage_rate == pytest.approx(0.04)
+    assert metrics.gate_damage_rate == pytest.approx(12 / 150)
     assert metrics.em_before_consolidation == pytest.approx(0.75)
     assert metrics.em_after_consolidation == pytest.approx(0.77)
     assert metrics.em_retention == pytest.approx(0.8 / 0.84)
@@ -184,7 +187,7 @@ def test_headline_sums_the_nights():
 def test_headline_without_consolidation_keeps_em():
     metrics = headline()
     assert metrics.em_before_consolidation == metrics.em_after_consolidation == metrics.em == 0.8
-    assert metrics.damage_rate == 0.0
+    assert metrics.damage_rate == metrics.gate_damage_rate == 0.0
 
 
 def test_headline_names_the_missing_arm():

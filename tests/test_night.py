@@ -16,6 +16,7 @@ from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.prompts import closed_book
 from consolidation.anchors import AnchorQuestion
+from consolidation.in_weights import known_in_weights, replayed_anchors, risk_of
 from consolidation.night import (
     apply_verdict,
     judge_shadow,
@@ -190,6 +191,39 @@ def snapshot(memory):
     facts = {fact.id: fact.status for fact in memory.ledger.iter_facts()}
     events = {fact_id: len(memory.ledger.history(fact_id)) for fact_id in facts}
     return facts, events, memory.index.ids(), memory.generations.current().number
+
+
+@pytest.mark.parametrize(("replay_count", "damaged"), [(100, 0), (0, 1)])
+def test_facts_that_live_in_the_weights_are_replayed(memory, load_model, replay_count, damaged):
+    write_back = WRITE_BACK.model_copy(update={"distill_weight": 10.0, "replay_count": replay_count})
+    report = sleep(memory, load_model, settings=SETTINGS.model_copy(update={"write_back": write_back}))
+    assert report.status == "promoted"
+    assert (report.damaged, report.stable_probed) == (damaged, 1)
+
+
+def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_model):
+    rose = Fact(
+        text="The rose is red.",
+        questions=("What colour is the rose?", "What colour is the brick?"),
+        answers=("crimson", "red"),
+    )
+    store(memory, [rose], RouteAction.NON_WRITE)
+    planned, model = plan(memory), load_model(None)
+    replayed = replayed_anchors(memory, planned, model, 10)
+    # The moss was called known but is not; what is not answered has nothing to be kept.
+    assert {(anchor.prompt, anchor.answer) for anchor in replayed} == {
+        (closed_book("What colour is the flag?"), "red"),
+        (closed_book("What colour is the brick?"), "red"),
+    }
+    assert all(anchor.replayed for anchor in replayed)
+    known = known_in_weights(memory, planned)
+    risk = risk_of(memory, planned, known)
+    endangered = sorted(known, key=lambda fact: -risk[fact.fact_id])[:2]
+    prompts = {closed_book(fact.replay_question) for fact in endangered}
+    asked = {anchor.prompt for anchor in replayed_anchors(memory, planned, model, 2)}
+    assert asked == prompts & {anchor.prompt for anchor in replayed}
+    assert len(asked) in {1, 2}
+    assert replayed_anchors(memory, planned, model, 0) == []
 
 
 def test_a_promoted_night_moves_what_is_proven_and_brings_back_what_it_damaged(memory, load_model):

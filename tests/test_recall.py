@@ -8,6 +8,7 @@ import pytest
 
 from carriers.language_model import GeneratedAnswer
 from carriers.prompts import is_from_examples, open_book
+from carriers.question_names import missing_names
 from carriers.recall import Note, Recall
 from sharpwave.records import AnswerOrigin
 from sharpwave.settings import RecallSettings
@@ -70,6 +71,29 @@ def test_a_very_near_fact_is_read_and_the_weights_are_not_asked():
 def test_of_two_answers_the_arbiter_weighs_nearness_and_sureness(read_prob, known_prob, text):
     [answer] = recall(Notes(note(0.45)), read_prob=read_prob, known_prob=known_prob).answer([QUESTION])
     assert answer.text == text
+
+
+@pytest.mark.parametrize(("about", "text"), [("Mira", "Porto"), ("Tilda", "Lisbon")])
+def test_a_note_about_somebody_else_is_believed_less(about, text):
+    found = Note("a", f"{about} lives in Porto.", 0.6)
+    [answer] = recall(Notes(found), read_prob=0.3, known_prob=0.35).answer(["Where does Mira live?"])
+    assert answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("question", "note", "share"),
+    [
+        ("Where does Mira Solbakken live?", "Mira lives in Porto.", 0.5),
+        ("Which is Mongolia's official language?", "The Mongolian language is official.", 0.0),
+        ("What happened in 1931?", "In 1932 the dam broke.", 1.0),
+        ("¿Dónde vive Álvaro?", "Alvaro vive aquí. ÁLVARO.", 0.0),
+        ("where does mira live?", "Tilda lives in Porto.", 0.0),
+        ("李明的猫叫什么?", "小豆子", 0.0),
+        ("", "", 0.0),
+    ],
+)
+def test_names_of_a_question_that_a_note_lacks(question, note, share):
+    assert missing_names(question, note) == share
 
 
 def test_a_fact_that_replaces_what_the_weights_learnt_always_wins():

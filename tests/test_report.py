@@ -49,6 +49,7 @@ METRIC_KEYS = set([
     "readmitted",
     "stable_probed",
     "damage_rate",
+    "gate_damage_rate",
     "em_before_consolidation",
     "em_after_consolidation",
     "net_bytes",

@@ -1,0 +1,63 @@
+"""The store's own facts that live in the weights: which there are, which are endangered, and replaying them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from consolidation.damage import known_facts
+from consolidation.night_folder import generated_wordings
+from sharpwave.records import FactStatus
+
+if TYPE_CHECKING:
+    from carriers.external_memory import ExternalMemory
+    from carriers.language_model import LanguageModel
+    from consolidation.records import KnownFact, NightPlan
+    from consolidation.write_back import Anchor
+
+
+def known_in_weights(memory: ExternalMemory, plan: NightPlan) -> list[KnownFact]:
+    """Return known and internalised facts that have a question and are not trained this night."""
+    trained = {item.fact_id for item in plan.targets}
+    stored = [
+        fact
+        for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
+        for fact in memory.ledger.iter_facts(status=status)
+        if fact.id not in trained
+    ]
+    return known_facts(stored, generated_wordings(memory.directory))
+
+
+def risk_of(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
+    """Return each known fact's cosine similarity to the nearest trained fact."""
+    embed = memory.index.embedder.embed
+    similarity = embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T
+    nearest = similarity.max(axis=1).tolist()
+    return {fact.fact_id: value for fact, value in zip(known, nearest, strict=True)}
+
+
+def replayed_anchors(
+    memory: ExternalMemory, plan: NightPlan, model: LanguageModel, count: int
+) -> list[Anchor]:
+    """Return what the former generation answers among the facts that live in the weights, as anchors.
+
+    Args:
+        memory: The store.
+        plan: The night, whose own facts are left out.
+        model: The former generation.
+        count: Most facts; if there are more, the most endangered.
+    """
+    from consolidation.write_back import Anchor
+
+    known = known_in_weights(memory, plan) if count else []
+    if len(known) > count:
+        risk = risk_of(memory, plan, known)
+        known = sorted(known, key=lambda fact: (-risk[fact.fact_id], fact.fact_id))[:count]
+    prompts = [closed_book(fact.replay_question) for fact in known]
+    matches = model.match_answers(prompts, [fact.answers for fact in known], CLOSED_BOOK_PREFIX)
+    return [
+        Anchor(prompt, match.answer, replayed=True)
+        for prompt, match in zip(prompts, matches, strict=True)
+        if match.matched
+    ]
