@@ -98,7 +98,6 @@ class CascadeRouter:
         generation: int,
         *,
         conflicting_ids: Collection[str] = (),
-        escalate_ids: Collection[str] = (),
         on_count: OnCount | None = None,
     ) -> list[RouteDecision]:
         """Decide about facts, in the order given.
@@ -107,8 +106,6 @@ class CascadeRouter:
             facts: New facts; exact repeats are the caller's, see `repeat_decision`.
             generation: Number of the generation that the large model carries.
             conflicting_ids: Facts whose slot holds another live value: stored as updates without asking further.
-            escalate_ids: Facts shown to the large model whatever the gate says, such as those on a slot it has
-                been trained on, about which the small model cannot know.
             on_count: Told as the small model proceeds.
         """
         if not facts:
@@ -123,8 +120,7 @@ class CascadeRouter:
         asked = [
             place
             for place, fact in enumerate(facts)
-            if fact.id not in conflicting_ids
-            and (fact.id in escalate_ids or gate[place] > prices[place].escalation)
+            if fact.id not in conflicting_ids and gate[place] > prices[place].escalation
         ]
         large, costs = self._ask_large([facts[place] for place in asked])
         spent = np.array([item.flops(limit) for item in seen])

@@ -320,19 +320,13 @@ def test_written_facts_get_the_likelier_class(small, large, heads, facts):
 def test_a_slot_conflict_is_never_dropped_and_costs_no_escalation(small, large, heads, facts):
     router = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9)
     conflict = facts[4].id
-    decisions = router.decide(facts, 1, conflicting_ids={conflict}, escalate_ids={conflict})
+    decisions = router.decide(facts, 1, conflicting_ids={conflict})
     assert decisions[4].action is RouteAction.WRITE_UPDATE
     assert decisions[4].stage is RouteStage.SMALL
     assert "another live value" in decisions[4].reason
     assert {decision.action for place, decision in enumerate(decisions) if place != 4} == {
         RouteAction.NON_WRITE
     }
-
-
-def test_a_caller_may_have_the_large_model_asked(small, large, heads, facts):
-    router = CascadeRouter(small, large, heads, escalation_price=1e9)
-    decisions = router.decide(facts, 1, escalate_ids={facts[2].id})
-    assert [place for place, item in enumerate(decisions) if item.stage is RouteStage.LARGE] == [2]
 
 
 def test_decisions_do_not_depend_on_company(small, large, heads, facts):
