@@ -13,20 +13,40 @@ from sharpwave.records import FactStatus
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.language_model import LanguageModel
+    from carriers.ledger_records import StoredFact
+    from consolidation.anchors import AnchorQuestion
     from consolidation.records import KnownFact, NightPlan
     from consolidation.write_back import Anchor
 
 
-def known_in_weights(memory: ExternalMemory, plan: NightPlan) -> list[KnownFact]:
-    """Return known and internalised facts that have a question and are not trained this night."""
-    trained = {item.fact_id for item in plan.targets}
+def known_in_weights(memory: ExternalMemory) -> list[KnownFact]:
+    """Return known and internalised facts that have a question; none of them is trained, for none is in the store."""
     stored = [
         fact
         for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
         for fact in memory.ledger.iter_facts(status=status)
-        if fact.id not in trained
     ]
     return known_facts(stored, generated_wordings(memory.directory))
+
+
+def risk_to_known(
+    memory: ExternalMemory, facts: Sequence[StoredFact], bank: Sequence[AnchorQuestion]
+) -> dict[str, float]:
+    """Return how near each stored fact is to what the weights know: its cosine similarity to the nearest question.
+
+    Args:
+        memory: Its known and internalised facts are looked at.
+        facts: Facts with words.
+        bank: Its anchors are looked at as well; its gate questions are not, for they are to tell of damage.
+    """
+    known = [fact.question for fact in known_in_weights(memory)]
+    known += [item.question for item in bank if item.role == "anchor"]
+    if not known:
+        return {fact.id: 0.0 for fact in facts}
+    asked = [(*fact.fact.questions, fact.fact.text)[0] for fact in facts]
+    embed = memory.index.embedder.embed
+    nearest = (embed(asked) @ embed(known).T).max(axis=1).tolist()
+    return {fact.id: value for fact, value in zip(facts, nearest, strict=True)}
 
 
 def risk_of(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
@@ -44,13 +64,13 @@ def replayed_anchors(
 
     Args:
         memory: The store.
-        plan: The night, whose own facts are left out.
+        plan: The night, whose facts endanger them.
         model: The former generation.
         count: Most facts; if there are more, the most endangered.
     """
     from consolidation.write_back import Anchor
 
-    known = known_in_weights(memory, plan) if count else []
+    known = known_in_weights(memory) if count else []
     if len(known) > count:
         risk = risk_of(memory, plan, known)
         known = sorted(known, key=lambda fact: (-risk[fact.fact_id], fact.fact_id))[:count]

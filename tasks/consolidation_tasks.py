@@ -46,6 +46,7 @@ def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
             run_id,
             models.reader.fingerprint,
             lambda facts: propose_targets(models.reader, facts),
+            bank=read_anchors(settings.consolidation.anchors_file),
             seed=settings.seed,
             save=save,
         )
@@ -65,7 +66,7 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     wordings = (2 * len(item.train_questions) for item in plan.targets)  # each in both forms
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
         anchors = len(training_anchors(bank, chosen.write_back.anchor_count, plan.seed))
-        anchors += min(chosen.write_back.replay_count, len(known_in_weights(memory, plan)))
+        anchors += min(chosen.write_back.replay_count, len(known_in_weights(memory)))
         current_progress().stage("training", most_steps(wordings, anchors, chosen.write_back))
         return night.train_shadow(
             memory,
