@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from consolidation.write_back import Anchor
 
 
-def known_in_weights(memory: ExternalMemory) -> list[KnownFact]:
-    """Return known and internalised facts that have a question; none of them is trained, for none is in the store."""
+def known_in_weights(memory: ExternalMemory, plan: NightPlan | None = None) -> list[KnownFact]:
+    """Return known and internalised facts that have a question, without those that a night trains."""
+    trained = {item.fact_id for item in plan.targets} if plan else set()
     stored = [
         fact
         for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
         for fact in memory.ledger.iter_facts(status=status)
+        if fact.id not in trained
     ]
     return known_facts(stored, generated_wordings(memory.directory))
 
@@ -44,17 +46,20 @@ def risk_to_known(
     if not known:
         return {fact.id: 0.0 for fact in facts}
     asked = [(*fact.fact.questions, fact.fact.text)[0] for fact in facts]
-    embed = memory.index.embedder.embed
-    nearest = (embed(asked) @ embed(known).T).max(axis=1).tolist()
-    return {fact.id: value for fact, value in zip(facts, nearest, strict=True)}
+    return dict(zip((fact.id for fact in facts), _nearest(memory, asked, known), strict=True))
 
 
 def risk_of(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
     """Return each known fact's cosine similarity to the nearest trained fact."""
+    nearest = _nearest(memory, [fact.question for fact in known], [item.text for item in plan.targets])
+    return dict(zip((fact.fact_id for fact in known), nearest, strict=True))
+
+
+def _nearest(memory: ExternalMemory, asked: Sequence[str], others: Sequence[str]) -> list[float]:
+    """Return for each text its cosine similarity to the nearest of the others."""
     embed = memory.index.embedder.embed
-    similarity = embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T
-    nearest = similarity.max(axis=1).tolist()
-    return {fact.fact_id: value for fact, value in zip(known, nearest, strict=True)}
+    nearest: list[float] = (embed(asked) @ embed(others).T).max(axis=1).tolist()
+    return nearest
 
 
 def replayed_anchors(
@@ -70,7 +75,7 @@ def replayed_anchors(
     """
     from consolidation.write_back import Anchor
 
-    known = known_in_weights(memory) if count else []
+    known = known_in_weights(memory, plan) if count else []
     if len(known) > count:
         risk = risk_of(memory, plan, known)
         known = sorted(known, key=lambda fact: (-risk[fact.fact_id], fact.fact_id))[:count]

@@ -111,7 +111,7 @@ def _ask_former(
     model: LanguageModel,
 ) -> _Questions:
     gate = gate_facts(bank)
-    known = known_in_weights(memory)
+    known = known_in_weights(memory, plan)
     risk = risk_of(memory, plan, known) if len(known) > settings.damage.max_probes else {}
     known = plan_damage_probes(known, risk, settings.damage, plan.seed)
     return _Questions(
