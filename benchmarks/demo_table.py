@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from eval.run_records import RunMetrics, read_run
+from eval.metrics import rows_by_question
+from eval.run_records import FULL_STORE_ARM, SHARPWAVE_ARM, AnswerRow, Run, RunMetrics, read_run
 
 Cell = Callable[[RunMetrics], str]
 
@@ -52,14 +53,38 @@ ROWS: dict[str, Cell] = {
 }
 
 
+def _only(run: Run, arm: str, other: str) -> list[tuple[AnswerRow, AnswerRow]]:
+    """Return the questions that one arm answered and the other did not: its row, then the other's."""
+    own, others = (rows_by_question(run.answers, name) for name in (arm, other))
+    return [(row, others[key]) for key, row in own.items() if row.correct and not others[key].correct]
+
+
+def _wins(run: Run) -> str:
+    rows = [row for row, _ in _only(run, SHARPWAVE_ARM, FULL_STORE_ARM)]
+    return f"{len(rows)} ({sum(row.kind == 'update' for row in rows)})"
+
+
+def _losses(run: Run) -> str:
+    rows = [ours for _, ours in _only(run, FULL_STORE_ARM, SHARPWAVE_ARM)]
+    return f"{len(rows)} ({sum(row.origin == 'store' for row in rows)})"
+
+
+ANSWER_ROWS: dict[str, Callable[[Run], str]] = {
+    "answered by Sharpwave only (values that had changed)": _wins,
+    "answered by the full store only (Sharpwave read another note)": _losses,
+}
+
+
 def main(runs: Annotated[list[Path], typer.Argument(help="Folders of finished demo runs.")]) -> None:
     """Print the table."""
-    metrics = [read_run(run).metrics for run in runs]
-    lines = [
-        "| figure | " + " | ".join(f"seed {item.seed}" for item in metrics) + " |",
-        "| --- |" + " --- |" * len(metrics),
-        *(f"| {name} | " + " | ".join(cell(item) for item in metrics) + " |" for name, cell in ROWS.items()),
-    ]
+    read = [read_run(run) for run in runs]
+    table = {
+        "figure": [f"seed {run.metrics.seed}" for run in read],
+        "---": ["---"] * len(read),
+        **{name: [cell(run.metrics) for run in read] for name, cell in ROWS.items()},
+        **{name: [cell(run) for run in read] for name, cell in ANSWER_ROWS.items()},
+    }
+    lines = [f"| {name} | {' | '.join(cells)} |" for name, cells in table.items()]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

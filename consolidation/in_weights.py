@@ -13,13 +13,15 @@ from sharpwave.records import FactStatus
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.language_model import LanguageModel
+    from carriers.ledger_records import StoredFact
+    from consolidation.anchors import AnchorQuestion
     from consolidation.records import KnownFact, NightPlan
     from consolidation.write_back import Anchor
 
 
-def known_in_weights(memory: ExternalMemory, plan: NightPlan) -> list[KnownFact]:
-    """Return known and internalised facts that have a question and are not trained this night."""
-    trained = {item.fact_id for item in plan.targets}
+def known_in_weights(memory: ExternalMemory, plan: NightPlan | None = None) -> list[KnownFact]:
+    """Return known and internalised facts that have a question, without those that a night trains."""
+    trained = {item.fact_id for item in plan.targets} if plan else set()
     stored = [
         fact
         for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
@@ -29,12 +31,35 @@ def known_in_weights(memory: ExternalMemory, plan: NightPlan) -> list[KnownFact]
     return known_facts(stored, generated_wordings(memory.directory))
 
 
+def risk_to_known(
+    memory: ExternalMemory, facts: Sequence[StoredFact], bank: Sequence[AnchorQuestion]
+) -> dict[str, float]:
+    """Return how near each stored fact is to what the weights know: its cosine similarity to the nearest question.
+
+    Args:
+        memory: Its known and internalised facts are looked at.
+        facts: Facts with words.
+        bank: Its anchors are looked at as well; its gate questions are not, for they are to tell of damage.
+    """
+    known = [fact.question for fact in known_in_weights(memory)]
+    known += [item.question for item in bank if item.role == "anchor"]
+    if not known:
+        return {fact.id: 0.0 for fact in facts}
+    asked = [(*fact.fact.questions, fact.fact.text)[0] for fact in facts]
+    return dict(zip((fact.id for fact in facts), _nearest(memory, asked, known), strict=True))
+
+
 def risk_of(memory: ExternalMemory, plan: NightPlan, known: Sequence[KnownFact]) -> dict[str, float]:
     """Return each known fact's cosine similarity to the nearest trained fact."""
+    nearest = _nearest(memory, [fact.question for fact in known], [item.text for item in plan.targets])
+    return dict(zip((fact.fact_id for fact in known), nearest, strict=True))
+
+
+def _nearest(memory: ExternalMemory, asked: Sequence[str], others: Sequence[str]) -> list[float]:
+    """Return for each text its cosine similarity to the nearest of the others."""
     embed = memory.index.embedder.embed
-    similarity = embed([fact.question for fact in known]) @ embed([item.text for item in plan.targets]).T
-    nearest = similarity.max(axis=1).tolist()
-    return {fact.fact_id: value for fact, value in zip(known, nearest, strict=True)}
+    nearest: list[float] = (embed(asked) @ embed(others).T).max(axis=1).tolist()
+    return nearest
 
 
 def replayed_anchors(
@@ -44,7 +69,7 @@ def replayed_anchors(
 
     Args:
         memory: The store.
-        plan: The night, whose own facts are left out.
+        plan: The night, whose facts endanger them.
         model: The former generation.
         count: Most facts; if there are more, the most endangered.
     """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
-from consolidation.in_weights import replayed_anchors
+from consolidation.in_weights import replayed_anchors, risk_to_known
 from consolidation.judging import LoadModel, OnLog, judge_shadow
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
@@ -78,6 +78,7 @@ def plan_night(
     base_fingerprint: str,
     propose: Propose,
     *,
+    bank: Sequence[AnchorQuestion] = (),
     seed: int,
     save: bool = True,
 ) -> NightPlan:
@@ -89,6 +90,7 @@ def plan_night(
         run_id: Name of the night.
         base_fingerprint: Of the model that will be trained.
         propose: Makes targets for facts without questions (a model proposes, a validator decides).
+        bank: Its anchors tell, beside the store's own known facts, what the model knows and a training endangers.
         seed: Seeds the draw of anchors and the training.
         save: False for a dry run, which changes nothing on disk.
     """
@@ -99,7 +101,13 @@ def plan_night(
     hot = list(memory.ledger.iter_facts(status=FactStatus.HOT))
     failed = memory.generations.failed()
     tried = Counter(fact_id for generation in failed for fact_id in generation.trained_fact_ids)
-    chosen, rejected = select_facts(hot, settings.selection, utc_now(), failed_nights=tried)
+    chosen, rejected = select_facts(
+        hot,
+        settings.selection,
+        utc_now(),
+        failed_nights=tried,
+        risk_of=lambda facts: risk_to_known(memory, facts, bank),
+    )
     targets, refused = check_targets(_make_targets(chosen, propose, rejected))
     plan = NightPlan(
         run_id=run_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from sharpwave.settings import SelectionSettings
 
 MAX_ANSWER_CHARS = 80
+_CANDIDATES_PER_PLACE = (
+    4  # the longest stored this many times over are compared, so that no fact waits for ever
+)
+
+RiskOf = Callable[[Sequence["StoredFact"]], Mapping[str, float]]
 
 
 def select_facts(
@@ -22,8 +27,9 @@ def select_facts(
     now: datetime,
     *,
     failed_nights: Mapping[str, int] | None = None,
+    risk_of: RiskOf | None = None,
 ) -> tuple[list[StoredFact], list[Rejection]]:
-    """Choose the facts worth writing back: seen most often first, then the longest stored.
+    """Choose the facts worth writing back: seen most often first, then those that endanger least what is known.
 
     Facts that a former night trained without proof, or that were part of a discarded night, come after those never
     tried, so that a fact the model cannot learn does not block the others night after night.
@@ -33,6 +39,8 @@ def select_facts(
         settings: Limits.
         now: Facts not valid at this time are left out.
         failed_nights: In how many discarded nights each fact was trained; none by default.
+        risk_of: Tells of candidates, by id, how near each is to what the weights know: a fact about the capital of one
+            country, once trained, damages the capitals of others. Without it the longest stored come first.
 
     Returns:
         The chosen facts, at most `max_facts`, and the others with the reason why not.
@@ -46,19 +54,19 @@ def select_facts(
         else:
             eligible.append(fact)
     failed = failed_nights or {}
-    eligible.sort(
-        key=lambda fact: (
-            failed.get(fact.id, 0),
-            fact.trained_generation or 0,
-            -fact.observed_count,
-            fact.seq,
-        )
-    )
-    chosen = eligible[: settings.max_facts]
-    rejected += [
-        Rejection(fact_id=fact.id, reason="left for a later night") for fact in eligible[len(chosen) :]
-    ]
-    return chosen, rejected
+
+    def worth(fact: StoredFact) -> tuple[int, ...]:
+        return failed.get(fact.id, 0), fact.trained_generation or 0, -fact.observed_count
+
+    eligible.sort(key=lambda fact: (worth(fact), fact.seq))
+    room = settings.max_facts
+    candidates = eligible[: _CANDIDATES_PER_PLACE * room]
+    if risk_of is not None and len(candidates) > room:
+        risk = risk_of(candidates)
+        candidates.sort(key=lambda fact: (worth(fact), risk[fact.id], fact.seq))
+    later = candidates[room:] + eligible[len(candidates) :]
+    rejected += [Rejection(fact_id=fact.id, reason="left for a later night") for fact in later]
+    return candidates[:room], rejected
 
 
 def _why_not(fact: StoredFact, now: datetime) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,31 +144,33 @@ def encode_text(
     """Turn targets and anchors into token segments."""
     prefix = prefix_of(PromptForm.CLOSED_BOOK)
 
-    def segment(prompt: str, completion: str, *, prefixed: bool, **owner: Any) -> Segment:
-        return Segment(
-            prompt_ids=tuple(model.prompt_ids(prompt, prefix if prefixed else "")),
-            completion_ids=tuple(model.answer_ids(completion)),
-            prefixed=prefixed,
-            **owner,
-        )
-
-    def keep(anchor: Anchor, number: int, *, prefixed: bool) -> Segment:
-        owner = {"anchor": number, "replayed": anchor.replayed}
-        return segment(anchor.prompt, anchor.answer, prefixed=prefixed, **owner)
+    def prompt_ids(prompt: str, *, prefixed: bool) -> tuple[int, ...]:
+        return tuple(model.prompt_ids(prompt, prefix if prefixed else ""))
 
     numbers: dict[str, int] = {}
     taught = [
-        segment(
-            target.prompt,
-            target.completion,
+        Segment(
+            prompt_ids=prompt_ids(target.prompt, prefixed=target.prefixed),
+            completion_ids=tuple(model.answer_ids(target.completion)),
             prefixed=target.prefixed,
             fact=numbers.setdefault(target.fact_id, len(numbers)),
         )
         for target in targets
     ]
-    readings = [keep(anchor, number, prefixed=True) for number, anchor in enumerate(anchors)]
+    readings = [
+        Segment(
+            prompt_ids=prompt_ids(anchor.prompt, prefixed=True),
+            completion_ids=tuple(model.answer_ids(anchor.answer)),
+            prefixed=True,
+            anchor=number,
+            replayed=anchor.replayed,
+        )
+        for number, anchor in enumerate(anchors)
+    ]
     kept = [
-        reading if anchor.replayed or number % 2 else keep(anchor, number, prefixed=False)
+        reading
+        if anchor.replayed or number % 2
+        else replace(reading, prompt_ids=prompt_ids(anchor.prompt, prefixed=False), prefixed=False)
         for number, (anchor, reading) in enumerate(zip(anchors, readings, strict=True))
     ]
     prefix_ids = [model.start_id, *model.tokenizer(prefix, add_special_tokens=False)["input_ids"]]

@@ -244,7 +244,7 @@ def _gate_damage_rate(consolidations: Sequence[ConsolidationSummary]) -> float:
     gates = [night.gate for night in consolidations if night.status == "promoted"]
     probed = sum(gate.get("gate_probed", 0.0) for gate in gates)
     damaged = sum(gate.get("gate_damage_rate", 0.0) * gate.get("gate_probed", 0.0) for gate in gates)
-    return damaged / probed if probed else 0.0
+    return damage_rate(round(damaged), round(probed))
 
 
 def _headline_arms(arms: Sequence[ArmFigures]) -> list[ArmFigures]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -205,7 +205,13 @@ def _choose_changes(
         raise InputError(f"the split {split!r} has too few known facts that can change: {error}") from error
     invented = agent_updates(min(1500, 20 * agent_count + 100), draw.seed)
     agent = [pair for pair in invented if split_of(pair.old.group) == split][:agent_count]
-    return [*chosen_real, *false, *agent]
+    return [*map(_with_open_end, chosen_real), *false, *agent]
+
+
+def _with_open_end(pair: UpdatePair) -> UpdatePair:
+    """Let the old value arrive as it did in its day, when nobody knew until when it would hold."""
+    open_end = pair.old.fact.model_copy(update={"valid_to": None})
+    return replace(pair, old=replace(pair.old, fact=open_end))
 
 
 def _arrange(

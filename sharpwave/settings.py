@@ -190,7 +190,7 @@ class PromotionSettings(SettingsGroup):
     min_internalised_rate: float = Field(default=0.5, ge=0, le=1)
     """Smallest share of the trained facts that must be proven."""
     max_damage_rate: float = Field(default=0.2, ge=0, le=1)
-    """Largest share of the gate questions that may be damaged. Half of them hang by a thread: the former generation
+    """Largest share of the gate questions that may be damaged. Many of them hang by a thread: the former generation
     answers them with a token below 0.3, and nearly all damage falls on these."""
     min_gate_facts: NonNegativeInt = 30
     """Fewest gate questions that the former generation must answer; with fewer, damage could not be measured."""

@@ -9,7 +9,6 @@ from carriers.external_memory import ExternalMemory
 from consolidation import night, night_folder
 from consolidation.anchors import read_anchors, training_anchors
 from consolidation.curriculum import most_steps
-from consolidation.in_weights import known_in_weights
 from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
 from serving.loaded_models import shared_models
 from sharpwave.errors import StoreError
@@ -46,6 +45,7 @@ def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
             run_id,
             models.reader.fingerprint,
             lambda facts: propose_targets(models.reader, facts),
+            bank=read_anchors(settings.consolidation.anchors_file),
             seed=settings.seed,
             save=save,
         )
@@ -63,10 +63,10 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     bank = read_anchors(settings.consolidation.anchors_file)
     plan, chosen = _plan(settings, run_id), settings.consolidation
     wordings = (2 * len(item.train_questions) for item in plan.targets)  # each in both forms
+    recipe = chosen.write_back
+    anchors = len(training_anchors(bank, recipe.anchor_count, plan.seed)) + recipe.replay_count
+    current_progress().stage("training", most_steps(wordings, anchors, recipe))
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
-        anchors = len(training_anchors(bank, chosen.write_back.anchor_count, plan.seed))
-        anchors += min(chosen.write_back.replay_count, len(known_in_weights(memory, plan)))
-        current_progress().stage("training", most_steps(wordings, anchors, chosen.write_back))
         return night.train_shadow(
             memory,
             plan,

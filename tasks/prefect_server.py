@@ -100,12 +100,17 @@ def start_server(*, port: int | None = None, ui: bool = False) -> Server:
 
 def _start_process(port: int, log: Path, *, ui: bool) -> subprocess.Popen[bytes]:
     arguments = ["server", "start", "--host", HOST, "--port", str(port), "--ui" if ui else "--no-ui"]
+    page = {  # the page would ask the usual port
+        "PREFECT_SERVER_UI_API_URL": f"http://{HOST}:{port}/api",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    }
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-c", _TIED_PREFECT, str(os.getpid()), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env={**page, **os.environ},
             start_new_session=True,  # Ctrl-C ends the flows first; the server ends when they have reported
         )
 

@@ -198,6 +198,7 @@ def escalation_share(decisions: Sequence[RouteDecision]) -> float:
 
 
 def _curves(record: StepRecord) -> dict[str, float]:
+    """Return a step's points, under names of their own: a tracker shows the last point as a run's figure."""
     values = {
         "storage_ratio": record.storage_ratio,
         "hot": record.hot,
@@ -208,7 +209,7 @@ def _curves(record: StepRecord) -> dict[str, float]:
         "escalation_rate": record.escalation_rate,
         "generation": record.generation,
     }
-    return {name: float(value) for name, value in values.items() if value is not None}
+    return {f"step_{name}": float(value) for name, value in values.items() if value is not None}
 
 
 lay_out_stream_task = side_effect_task(lay_out_stream)

@@ -181,7 +181,10 @@ def test_mlflow_holds_parent_nested_runs_and_curves(demo: Demo) -> None:
     parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     assert len(parents) == 1
     assert all(run.info.status == "FINISHED" for run in runs)
-    assert len(client.get_metric_history(parents[0].info.run_id, "storage_ratio")) >= 3
+    assert len(client.get_metric_history(parents[0].info.run_id, "step_storage_ratio")) >= 3
+    metrics = json.loads((demo.folder / "metrics.json").read_text(encoding="utf-8"))
+    for name in ("em", "em_full_store", "storage_ratio", "escalation_rate"):  # not the last point of a curve
+        assert parents[0].data.metrics[name] == pytest.approx(metrics[name])
     nested = {run.info.run_name for run in runs} - {parents[0].info.run_name}
     assert {"ingest-stream", "consolidate-memory"} <= nested
 

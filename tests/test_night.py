@@ -16,7 +16,7 @@ from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.prompts import closed_book
 from consolidation.anchors import AnchorQuestion
-from consolidation.in_weights import known_in_weights, replayed_anchors, risk_of
+from consolidation.in_weights import known_in_weights, replayed_anchors, risk_of, risk_to_known
 from consolidation.night import (
     apply_verdict,
     judge_shadow,
@@ -216,7 +216,7 @@ def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_
         (closed_book("What colour is the brick?"), "red"),
     }
     assert all(anchor.replayed for anchor in replayed)
-    known = known_in_weights(memory, planned)
+    known = known_in_weights(memory)
     risk = risk_of(memory, planned, known)
     endangered = sorted(known, key=lambda fact: -risk[fact.fact_id])[:2]
     prompts = {closed_book(fact.replay_question) for fact in endangered}
@@ -224,6 +224,22 @@ def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_
     assert asked == prompts & {anchor.prompt for anchor in replayed}
     assert len(asked) in {1, 2}
     assert replayed_anchors(memory, planned, model, 0) == []
+
+
+def test_a_night_takes_on_first_what_endangers_least_of_what_is_known(memory):
+    bank = [
+        AnchorQuestion(
+            question=BOXES[0].questions[0], answer="x", role=role, subject="s", model_fingerprint=BASE
+        )
+        for role in ("anchor", "gate")
+    ]
+    hot = [memory.ledger.fact(fact.id) for fact in BOXES]
+    risk, blind = risk_to_known(memory, hot, bank), risk_to_known(memory, hot, bank[1:])
+    assert risk[BOXES[0].id] == pytest.approx(1.0, abs=1e-4)
+    assert blind[BOXES[0].id] < 0.99  # gate questions are not looked at
+    few = SETTINGS.model_copy(update={"selection": SelectionSettings(max_facts=2, min_facts=2)})
+    planned = plan(memory, settings=few, bank=bank)
+    assert {item.fact_id for item in planned.targets} == set(sorted(risk, key=risk.__getitem__)[:2])
 
 
 def test_a_promoted_night_moves_what_is_proven_and_brings_back_what_it_damaged(memory, load_model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -183,7 +184,7 @@ def test_the_server_ends_with_a_killed_program(tmp_path):
     code = (
         "import time\n"
         "from tasks.prefect_server import start_server\n"
-        "server = start_server()\n"
+        "server = start_server(ui=True)\n"
         "from sample_flow import sample_night\n"
         "server.wait_until_ready()\n"
         "sample_night('ran.txt')\n"
@@ -195,6 +196,8 @@ def test_the_server_ends_with_a_killed_program(tmp_path):
         assert url.startswith("http://127.0.0.1:")
         assert (tmp_path / "ran.txt").exists()
         assert answers(url)
+        with urllib.request.urlopen(f"{url.removesuffix('/api')}/ui-settings", timeout=20) as page:
+            assert json.load(page)["api_url"] == url  # and not that of the usual port
         owner.send_signal(signal.SIGKILL)
     assert wait_for(lambda: not answers(url), 60)
     assert (tmp_path / "prefect" / "prefect.db").exists()

@@ -50,6 +50,31 @@ def test_facts_of_discarded_nights_wait_behind_all_others():
     assert [fact.id for fact in chosen] == ["new", "once", "failed"]
 
 
+def test_among_equals_those_come_first_that_endanger_least():
+    facts = [stored(f"f{seq}", seq=seq) for seq in range(6)] + [stored("often", seq=9, observed_count=2)]
+    risk = {"f0": 0.9, "f1": 0.2, "f2": 0.2, "f3": 0.7, "f4": 0.1, "f5": 0.3, "often": 1.0}
+    settings = SelectionSettings(max_facts=4, min_facts=1)
+    chosen, later = select_facts(facts, settings, NOW, risk_of=lambda candidates: risk)
+    assert [fact.id for fact in chosen] == ["often", "f4", "f1", "f2"]
+    assert {item.fact_id for item in later} == {"f0", "f3", "f5"}
+
+
+def test_only_the_longest_stored_are_compared_and_only_if_there_is_a_choice():
+    facts = [stored(f"f{seq}", seq=seq) for seq in range(20)]
+    asked = []
+
+    def risk_of(candidates):
+        asked.append([fact.id for fact in candidates])
+        return {fact.id: -float(fact.seq) for fact in candidates}
+
+    settings = SelectionSettings(max_facts=2, min_facts=1)
+    chosen, later = select_facts(facts, settings, NOW, risk_of=risk_of)
+    assert [fact.id for fact in chosen] == ["f7", "f6"]
+    assert len(later) == 18
+    select_facts(facts[:2], settings, NOW, risk_of=risk_of)
+    assert asked == [[f"f{seq}" for seq in range(8)]]
+
+
 def test_no_more_than_the_limit_and_the_rest_is_named():
     chosen, rejected = select([stored(f"f{seq}", seq=seq) for seq in range(5)], max_facts=3)
     assert chosen == ["f0", "f1", "f2"]

@@ -85,6 +85,14 @@ def test_moments_run_forward(stream: list[StreamStep]) -> None:
     assert len(set(moments)) == len(moments)
 
 
+def test_nothing_arrives_that_has_ended_since_its_question_asks_for_the_present(
+    stream: list[StreamStep],
+) -> None:
+    arriving = [fact for step in stream for fact in step.facts]
+    assert [fact for fact in arriving if fact.valid_to is not None] == []
+    assert any(fact.valid_from is not None for fact in arriving)
+
+
 def test_the_newer_value_also_starts_later(stream: list[StreamStep]) -> None:
     first: dict[Slot, CorpusFact] = {}
     stamped = {(step.index, entry.item.id): entry.fact for step in stream for entry in step.arrivals}
