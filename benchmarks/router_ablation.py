@@ -78,7 +78,11 @@ def _examples(profile: str, limit: int) -> list[RoutingExample]:
     models = shared_models(settings.models)
     items = facts_for_router(settings, limit)["train"]
     return collect_examples(
-        models.small, models.reader, [item.fact for item in items], [item.group for item in items]
+        models.small,
+        models.large_screen(None),
+        models.reader,
+        [item.fact for item in items],
+        [item.group for item in items],
     )
 
 

@@ -34,11 +34,11 @@ def load_causal_lm(folder: Path) -> tuple[Any, Any]:
             does not compute what the manifest says.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
+    tokenizer = load_tokenizer(folder)
     with quiet_transformers():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=torch.float32, output_loading_info=True, local_files_only=True
             )
@@ -54,6 +54,21 @@ def load_causal_lm(folder: Path) -> tuple[Any, Any]:
     model.eval()
     verify_loaded(model, tokenizer, folder)
     return model, tokenizer
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer of a folder in Hugging Face format.
+
+    Raises:
+        WeightsError: There is none, or it is damaged.
+    """
+    from transformers import AutoTokenizer
+
+    with quiet_transformers():
+        try:
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # each file format fails with an exception of its own
+            raise WeightsError(f"{folder} could not be loaded: {first_line(error)}") from error
 
 
 def verify_loaded(model: Any, tokenizer: Any, folder: Path) -> None:

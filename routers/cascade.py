@@ -18,7 +18,7 @@ from routers.stage_heads import ACTIONS, StageScores
 from sharpwave.records import RouteAction, RouteDecision, RouteStage
 
 if TYPE_CHECKING:
-    from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from routers.heads import RouterHeads
     from sharpwave.records import Fact
 
@@ -77,8 +77,8 @@ class CascadeRouter:
 
     def __init__(
         self,
-        small_model: LanguageModel,
-        large_model: LanguageModel,
+        small_model: TextModel,
+        large_model: TextModel,
         heads: RouterHeads,
         *,
         storage_price: float | None = None,

@@ -16,6 +16,7 @@ from sharpwave.errors import InputError
 
 if TYPE_CHECKING:
     from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from routers.features import Evidence
     from routers.heads import RouterHeads
     from routers.linear import Array64
@@ -37,18 +38,20 @@ class RoutingExample:
 
 
 def collect_examples(
-    small_model: LanguageModel,
-    large_model: LanguageModel,
+    small_model: TextModel,
+    large_model: TextModel,
+    answering_model: LanguageModel,
     facts: Sequence[Fact],
     groups: Sequence[str],
     *,
     on_step: OnStep | None = None,
 ) -> list[RoutingExample]:
-    """Label facts by the large model's behaviour and let both models look at them.
+    """Label facts by the answering model's behaviour and let both screening models look at them.
 
     Args:
-        small_model: The screening model.
-        large_model: The answering model.
+        small_model: Screens every fact.
+        large_model: Judges escalated facts: the answering model's weights, on the engine that routes.
+        answering_model: Shows by its behaviour what is known.
         facts: Each with at least two questions, one to probe and one to label with.
         groups: Subject of each fact.
         on_step: Told the step ("label", "observe small", "observe large"), facts done and facts in all.
@@ -63,7 +66,7 @@ def collect_examples(
                 "to label with",
                 field="questions",
             )
-    labels = label_facts(large_model, facts, on_count=_counting(on_step, "label"))
+    labels = label_facts(answering_model, facts, on_count=_counting(on_step, "label"))
     small = observe_once(small_model, facts, on_count=_counting(on_step, "observe small"))
     large = observe_once(large_model, facts, on_count=_counting(on_step, "observe large"))
     return [RoutingExample(*parts) for parts in zip(small, large, labels, groups, strict=True)]

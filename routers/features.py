@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from carriers.language_model import AnswerMatch, TextFeatures
+    from carriers.text_model import AnswerMatch, TextFeatures
 
 FloatArray = NDArray[np.float32]
 FeatureGroups = dict[str, FloatArray]

@@ -14,7 +14,7 @@ from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from routers.features import Evidence, FeatureGroups, evidence_in, feature_vector
 
 if TYPE_CHECKING:
-    from carriers.language_model import AnswerMatch, LanguageModel
+    from carriers.text_model import AnswerMatch, TextModel
     from sharpwave.records import Fact
 
 OnCount = Callable[[int, int], None]
@@ -52,7 +52,7 @@ class FactObservation:
 
 
 def observe(
-    model: LanguageModel,
+    model: TextModel,
     facts: Sequence[Fact],
     limit: Evidence = Evidence.PROBE,
     on_count: OnCount | None = None,
@@ -73,7 +73,7 @@ def observe(
     return seen
 
 
-def observation_flops(model: LanguageModel, fact: Fact, limit: Evidence = Evidence.PROBE) -> float:
+def observation_flops(model: TextModel, fact: Fact, limit: Evidence = Evidence.PROBE) -> float:
     """Return what `observe` would cost for one fact, from its token counts alone; no pass is made."""
     probe = _probe_flops(model, fact) if _is_probed(fact, limit) else 0.0
     return _text_flops(model, fact) + probe
@@ -103,7 +103,7 @@ def _is_probed(fact: Fact, limit: Evidence) -> bool:
     return limit is Evidence.PROBE and bool(fact.questions)
 
 
-def _observe_chunk(model: LanguageModel, facts: Sequence[Fact], limit: Evidence) -> list[FactObservation]:
+def _observe_chunk(model: TextModel, facts: Sequence[Fact], limit: Evidence) -> list[FactObservation]:
     texts = model.forward_features([fact.text for fact in facts])
     asked = [row for row, fact in enumerate(facts) if _is_probed(fact, limit)]
     found = model.match_answers(
@@ -125,19 +125,19 @@ def _observe_chunk(model: LanguageModel, facts: Sequence[Fact], limit: Evidence)
     ]
 
 
-def _text_flops(model: LanguageModel, fact: Fact) -> float:
+def _text_flops(model: TextModel, fact: Fact) -> float:
     ids = model.tokenizer(fact.text, add_special_tokens=False)["input_ids"]
     tokens = min(len(ids) + 1, model.context_tokens)
     return model.flops(tokens, tokens - 1)
 
 
-def _probe_flops(model: LanguageModel, fact: Fact) -> float:
+def _probe_flops(model: TextModel, fact: Fact) -> float:
     prompt = len(model.prompt_ids(closed_book(fact.questions[0]), CLOSED_BOOK_PREFIX))
     lengths = [len(model.answer_ids(answer)) for answer in fact.answers[:MAX_PROBED_ANSWERS]]
     return sum(model.flops(prompt + length, length) for length in lengths)
 
 
-def _answer_tokens(model: LanguageModel, fact: Fact) -> tuple[int, int] | None:
+def _answer_tokens(model: TextModel, fact: Fact) -> tuple[int, int] | None:
     """Return first and one-past-last token of the answer in the text; None where it has no place there."""
     place = answer_place(fact)
     if place is None:

@@ -20,7 +20,7 @@ from routers.observation import MAX_PROBED_ANSWERS, FactObservation, observe
 from sharpwave.settings import cache_home
 
 if TYPE_CHECKING:
-    from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from routers.observation import OnCount
     from sharpwave.records import Fact
 
@@ -29,7 +29,7 @@ _FLOPS = ("text_flops", "probe_flops")
 
 
 def observe_once(
-    model: LanguageModel,
+    model: TextModel,
     facts: Sequence[Fact],
     *,
     cache_folder: Path | None = None,
@@ -44,7 +44,7 @@ def observe_once(
         on_count: Told how many facts are seen, after every chunk.
     """
     parent = cache_folder or cache_home() / "observations"
-    shards = _Shards(parent / f"{model.fingerprint}-{feature_digest()}")
+    shards = _Shards(parent / f"{model.feature_fingerprint}-{feature_digest()}")
     keys = [observation_key(fact) for fact in facts]
     missing = list({key: row for row, key in enumerate(keys) if key not in shards}.values())
     done = len(facts) - len(missing)

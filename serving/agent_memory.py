@@ -123,15 +123,16 @@ class AgentMemory:
         current = self.memory.generations.current().number
         if self._router is None or self._router[0] != current:
             adapter = self.memory.generations.adapter_folder(current)
+            small, large = self.models.small, self.models.large_screen(adapter)
             chosen = self.settings.router
             heads = RouterHeads.load(
                 chosen.heads_folder,
-                small_fingerprint=self.models.small.fingerprint,
-                large_fingerprint=self.models.reader.fingerprint,
+                small_fingerprint=small.feature_fingerprint,
+                large_fingerprint=large.feature_fingerprint,
             )
             router = CascadeRouter(
-                self.models.small,
-                self.models.generation(adapter),
+                small,
+                large,
                 heads,
                 storage_price=chosen.storage_price,
                 escalation_price=chosen.escalation_price,

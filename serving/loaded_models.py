@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from carriers.model_weights import ensure_model
 if TYPE_CHECKING:
     from carriers.embedder import SentenceEmbedder
     from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from sharpwave.settings import ModelSettings
 
 
@@ -24,13 +26,23 @@ class LoadedModels:
     def __init__(self, names: ModelSettings) -> None:
         self.names = names
         self._generation: tuple[Path, LanguageModel] | None = None
+        self._screen: tuple[Path | None, TextModel] | None = None
 
     @cached_property
-    def small(self) -> LanguageModel:
-        """The model that screens every fact."""
+    def small(self) -> TextModel:
+        """The model that screens every fact, on the engine for routing."""
         from carriers.language_model import LanguageModel
 
-        return LanguageModel.load(ensure_model(self.names.small), name=self.names.small)
+        folder, name = ensure_model(self.names.small), self.names.small
+        return self._on_engine(lambda: LanguageModel.load(folder, name=name), folder, None)
+
+    def large_screen(self, adapter: Path | None) -> TextModel:
+        """Return the generation that judges escalated facts, on the engine for routing; the last one used is kept."""
+        if self._screen is None or self._screen[0] != adapter:
+            self._screen = None
+            folder = ensure_model(self.names.large)
+            self._screen = (adapter, self._on_engine(lambda: self.generation(adapter), folder, adapter))
+        return self._screen[1]
 
     @cached_property
     def reader(self) -> LanguageModel:
@@ -52,6 +64,15 @@ class LoadedModels:
             self._generation = None
             self._generation = (adapter, self.load_large(adapter))
         return self._generation[1]
+
+    def _on_engine(
+        self, load_reference: Callable[[], LanguageModel], folder: Path, adapter: Path | None
+    ) -> TextModel:
+        if self.names.engine == "torch":
+            return load_reference()
+        from carriers.openvino_engine import fast_model
+
+        return fast_model(load_reference, folder, adapter)
 
     def load_large(self, adapter: Path | None) -> LanguageModel:
         """Load a fresh copy of the large model, for training and probing."""

@@ -56,6 +56,9 @@ class ModelSettings(SettingsGroup):
     """The model that answers questions, judges escalated facts and is trained at consolidation."""
     embedder: str = Field(min_length=1)
     """The sentence embedder behind the index."""
+    engine: Literal["openvino", "torch"] = "openvino"
+    """What runs the two models when they route: OpenVINO with 8-bit weights (CPU), or torch as the models are (CPU,
+    GPU). Router heads fit the engine they were trained on."""
 
 
 class StoreSettings(SettingsGroup):

@@ -64,8 +64,8 @@ def fit_router(
         examples["calibration"],
         examples["report"],
         RouterTraining(seed=settings.seed, target_em_loss=target_em_loss, max_escalation=max_escalation),
-        small_fingerprint=models.small.fingerprint,
-        large_fingerprint=models.reader.fingerprint,
+        small_fingerprint=models.small.feature_fingerprint,
+        large_fingerprint=models.large_screen(None).feature_fingerprint,
     )
     version = trained.save(Path(out))
     with joined_run(settings, mlflow_run_id) as tracker:
@@ -118,6 +118,7 @@ def _examples(models: LoadedModels, split: str, items: Sequence[CorpusFact]) -> 
 
     return collect_examples(
         models.small,
+        models.large_screen(None),
         models.reader,
         [item.fact for item in items],
         [item.group for item in items],

@@ -263,13 +263,13 @@ def test_labels_need_a_question_and_training_two(small, large, tmp_path):
         label_facts(small, [a_fact(0, questions=())], cache_folder=tmp_path)
     single = a_fact(0, questions=("Where is office 0?",))
     with pytest.raises(InputError, match=r"1 question\(s\)"):
-        collect_examples(small, large, [single], ["office"])
+        collect_examples(small, large, large, [single], ["office"])
 
 
 def test_examples_join_both_models_and_the_label(small, large, facts, tmp_path):
     steps = set()
     made = collect_examples(
-        small, large, facts[:3], ["a", "b", "c"], on_step=lambda step, done, total: steps.add(step)
+        small, large, large, facts[:3], ["a", "b", "c"], on_step=lambda step, done, total: steps.add(step)
     )
     assert steps == {"label", "observe small", "observe large"}
     for fact, item in zip(facts, made, strict=False):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from carriers.language_model import AnswerMatch, TextFeatures
+from carriers.text_model import AnswerMatch, TextFeatures
 from routers.features import (
     CURVE_FEATURES,
     GROUP_SIZES,

@@ -66,7 +66,7 @@ def models(embedded_models):
 def examples(models, facts, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHARPWAVE_HOME", str(tmp_path_factory.mktemp("labels")))
-        return collect_examples(*models, facts, [fact.id for fact in facts])
+        return collect_examples(*models, models[1], facts, [fact.id for fact in facts])
 
 
 @pytest.mark.models

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from carriers.language_model import AnswerMatch, TextFeatures
+from carriers.text_model import AnswerMatch, TextFeatures
 from routers.calibration import operating_point
 from routers.examples import RoutingExample, cascade_scores
 from routers.features import Evidence, feature_vector

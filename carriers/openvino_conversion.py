@@ -1,0 +1,181 @@
+"""Turns a transformers model into two OpenVINO graphs whose weights are 8-bit integers.
+
+The body runs the layers after an optional prefix; the head reduces logits to a few statistics, so that no table of
+tokens times vocabulary is ever stored. Weights are rounded per output channel, symmetrically; OpenVINO rounds the
+activations as it goes (dynamic quantisation), so products are made in integers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from carriers.text_model import ModelSizes
+from carriers.torch_engine import model_sizes, pooled_layers, token_statistics
+
+BODY_FILE, HEAD_FILE, SIZES_FILE = "body.xml", "head.xml", "sizes.json"
+_LEAST_COLUMNS = 64  # smaller matrices are not worth rounding
+_MOST_INT8 = 127
+_MASKED = -1e9
+
+
+def import_openvino() -> Any:
+    """Import OpenVINO without the module through which it would report its use."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None: its import fails
+    import openvino
+
+    return openvino
+
+
+def convert_model(model: Any, folder: Path) -> None:
+    """Write body, head and sizes of a transformers model into a folder, all of it or nothing.
+
+    Args:
+        model: A causal language model on the CPU, float32, in evaluation mode.
+        folder: Target; what was there is replaced.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        openvino = import_openvino()
+        for file, graph in ((BODY_FILE, _body_graph(model)), (HEAD_FILE, _head_graph(model))):
+            _round_weights(graph)
+            openvino.save_model(graph, part / file, compress_to_fp16=False)
+        (part / SIZES_FILE).write_text(json.dumps(asdict(model_sizes(model))), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        part.replace(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def read_sizes(folder: Path) -> ModelSizes:
+    """Return the sizes of the model that a folder was made from."""
+    return ModelSizes(**json.loads((folder / SIZES_FILE).read_text(encoding="utf-8")))
+
+
+def _body_graph(model: Any) -> Any:
+    """Return a graph: ids and mask [rows, tokens], past [2 layers, heads, prefix, size] to states and new past.
+
+    Outputs are the last hidden states [rows, tokens, width], the pooled ones [rows, 3, width], and each layer's keys
+    and values [rows, heads, prefix + tokens, size].
+    """
+    import torch
+
+    openvino = import_openvino()
+    config = model.config
+    heads = int(config.num_key_value_heads)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    layers = int(config.num_hidden_layers)
+    example = (
+        torch.ones(2, 7, dtype=torch.long),
+        torch.ones(2, 7, dtype=torch.long),
+        torch.zeros(2 * layers, heads, 5, size),
+    )
+    shapes = [[-1, -1], [-1, -1], [2 * layers, heads, -1, size]]
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing tells of every shape it reads
+        return openvino.convert_model(
+            _body_module(model),
+            example_input=example,
+            input=[openvino.PartialShape(shape) for shape in shapes],
+        )
+
+
+def _head_graph(model: Any) -> Any:
+    """Return a graph: hidden states [n, width] and tokens [n] to `text_model.STATISTICS`, [n, 5]."""
+    import torch
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project = model.lm_head
+
+        def forward(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            return token_statistics(self.project(hidden), targets)
+
+    openvino = import_openvino()
+    width = int(model.config.hidden_size)
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return openvino.convert_model(
+            Head().eval(),
+            example_input=(torch.zeros(5, width), torch.ones(5, dtype=torch.long)),
+            input=[openvino.PartialShape([-1, width]), openvino.PartialShape([-1])],
+        )
+
+
+def _body_module(model: Any) -> Any:
+    import torch
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    def filled_layer(keys: torch.Tensor, values: torch.Tensor) -> Any:
+        layer = DynamicLayer()
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values  # an update starts from nothing, which has no rank to join on
+        return layer
+
+    # Layers with a sliding window see all that a text of at most 512 tokens holds, so one mask serves every kind.
+    kinds = sorted(set(getattr(model.config, "layer_types", None) or ()))
+
+    class Body(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = model.base_model
+
+        def forward(
+            self, ids: torch.Tensor, mask: torch.Tensor, past: torch.Tensor
+        ) -> tuple[torch.Tensor, ...]:
+            rows, tokens = ids.shape
+            before = past.shape[2]
+            cache = DynamicCache()
+            cache.layers = [
+                filled_layer(*(past[2 * layer + which].expand(rows, -1, -1, -1) for which in (0, 1)))
+                for layer in range(past.shape[0] // 2)
+            ]
+            seen = torch.tril(torch.ones(tokens, tokens))[None] * mask[:, None, :].to(past.dtype)
+            seen = torch.cat([torch.ones(rows, tokens, before), seen], dim=2)[:, None]
+            bias = (1 - seen) * _MASKED
+            output = self.base(
+                input_ids=ids,
+                attention_mask=dict.fromkeys(kinds, bias) if len(kinds) > 1 else bias,
+                position_ids=before + torch.arange(tokens)[None].expand(rows, -1),
+                cache=cache,
+                use_cache=True,
+                output_hidden_states=True,
+            )
+            weights = mask.to(past.dtype)
+            weights = torch.cat([torch.zeros_like(weights[:, :1]), weights[:, 1:]], dim=1)
+            weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
+            states = pooled_layers([*output.hidden_states[:-1], output.last_hidden_state])
+            pooled = torch.stack([(state * weights[:, :, None]).sum(1) for state in states], 1)
+            present = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+            return output.last_hidden_state, pooled, *present
+
+    return Body().eval()
+
+
+def _round_weights(graph: Any) -> None:
+    """Replace every large float matrix by 8-bit integers and a scale per row, in place."""
+    import openvino.opset13 as ops
+
+    for node in graph.get_ordered_ops():
+        if node.get_type_name() != "Constant" or str(node.get_element_type()) != "<Type: 'float32'>":
+            continue
+        shape = list(node.get_output_shape(0))
+        if len(shape) != 2 or min(shape) < _LEAST_COLUMNS:
+            continue
+        values = np.asarray(node.data, dtype=np.float32)
+        scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / _MOST_INT8
+        whole = ops.constant(np.rint(values / scale).astype(np.int8))
+        restored = ops.multiply(ops.convert(whole, "f32"), ops.constant(scale.astype(np.float32)))
+        for target in list(node.output(0).get_target_inputs()):
+            target.replace_source_output(restored.output(0))
