@@ -84,17 +84,25 @@ def read_events(connection: Connection, ids: Sequence[str]) -> dict[str, list[Ev
         for row in connection.execute(
             select(events).where(events.c.fact_id.in_(part)).order_by(events.c.seq)
         ):
-            found[row.fact_id].append(
-                Event(
-                    seq=row.seq,
-                    fact_id=row.fact_id,
-                    kind=EventKind(row.kind),
-                    at=row.at,
-                    run_id=row.run_id,
-                    payload=row.payload,
-                )
-            )
+            found[row.fact_id].append(_event(row))
     return found
+
+
+def read_last_events(connection: Connection, kind: EventKind, limit: int) -> list[Event]:
+    """Return the latest events of a kind, oldest first."""
+    query = select(events).where(events.c.kind == kind.value).order_by(events.c.seq.desc()).limit(limit)
+    return [_event(row) for row in connection.execute(query)][::-1]
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        seq=row.seq,
+        fact_id=row.fact_id,
+        kind=EventKind(row.kind),
+        at=row.at,
+        run_id=row.run_id,
+        payload=row.payload,
+    )
 
 
 def stored_fact(row: Row[Any]) -> StoredFact:

@@ -16,7 +16,7 @@ from typing import Self
 from sqlalchemy import Connection, Engine, delete, func, select
 
 from carriers.arrival import observe_facts, route_facts
-from carriers.fact_reading import read_events, read_facts, read_page, read_slot, read_valid
+from carriers.fact_reading import read_events, read_facts, read_last_events, read_page, read_slot, read_valid
 from carriers.forgetting import forget_facts
 from carriers.ledger_batch import LedgerBatch
 from carriers.ledger_database import open_database, translated_errors, writing
@@ -185,6 +185,11 @@ class Ledger:
         """Return the number of the latest event; 0 before the first."""
         with self.reading() as connection:
             return connection.scalar(select(func.max(events.c.seq))) or 0
+
+    def last_events(self, kind: EventKind, limit: int) -> list[Event]:
+        """Return the latest events of a kind, oldest first."""
+        with self.reading() as connection:
+            return read_last_events(connection, kind, limit)
 
     def count_events(self, kind: EventKind, *, after: int) -> int:
         """Return how many events of a kind came after the event of that number."""

@@ -157,7 +157,7 @@ def _body_module(model: Any) -> Any:
             weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
             states = pooled_layers([*output.hidden_states[:-1], output.last_hidden_state])
             pooled = torch.stack([(state * weights[:, :, None]).sum(1) for state in states], 1)
-            present = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+            present = [getattr(layer, part) for layer in cache.layers for part in ("keys", "values")]
             return output.last_hidden_state, pooled, *present
 
     return Body().eval()

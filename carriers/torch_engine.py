@@ -44,7 +44,8 @@ def token_statistics(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
     import torch
 
     true = logits.gather(1, targets[:, None])
-    first, second = logits.topk(2, dim=1).values.split(1, dim=1)
+    best = logits.topk(2, dim=1).values
+    first, second = best[:, :1], best[:, 1:]
     log_normaliser = torch.logsumexp(logits, dim=1, keepdim=True)
     rank = (logits > true).sum(1, keepdim=True).to(logits.dtype)
     mean_logit = (torch.exp(logits - log_normaliser) * logits).sum(1, keepdim=True)

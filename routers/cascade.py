@@ -38,6 +38,7 @@ class _Verdict:
     expected_gain: float
     gate_value: float
     prices: Prices
+    evidence: Evidence
     flops: float
     is_conflict: bool
 
@@ -134,6 +135,7 @@ class CascadeRouter:
                 expected_gain=float(scores.gain[place]),
                 gate_value=float(gate[place]),
                 prices=prices[place],
+                evidence=kinds[place],
                 flops=float(spent[place]),
                 is_conflict=fact.id in conflicting_ids,
             )
@@ -180,6 +182,7 @@ class CascadeRouter:
             gate_value=verdict.gate_value,
             storage_price=verdict.prices.storage,
             escalation_price=verdict.prices.escalation,
+            evidence=verdict.evidence.value,
             router_version=self.heads.version,
             generation=generation,
             flops=verdict.flops,

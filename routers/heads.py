@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from routers.drift import DriftReference
 from routers.features import Evidence, FloatArray, feature_digest
 from routers.gate import GateHead, gate_inputs
 from routers.linear import Array32, Array64, HiddenReduction, LinearMap, Standardiser
@@ -40,8 +41,8 @@ class Prices:
 class RouterHeads:
     """Everything that scores: heads of both models, gates, and the prices calibrated with them.
 
-    Gates and prices are kept per kind of evidence that a fact offers; `small_limit` and `large_limit` say how
-    much of it each model makes use of.
+    Gates, prices and what calibration facts looked like are kept per kind of evidence that a fact offers;
+    `small_limit` and `large_limit` say how much of it each model makes use of.
     """
 
     small: StageHeads
@@ -52,6 +53,7 @@ class RouterHeads:
     large_limit: Evidence
     small_fingerprint: str
     large_fingerprint: str
+    references: Mapping[Evidence, DriftReference]
     seed: int
     version: str = ""
 
@@ -170,6 +172,7 @@ def _description_of(heads: RouterHeads, arrays: bytes) -> dict[str, Any]:
             kind.value: {"storage": price.storage, "escalation": price.escalation}
             for kind, price in heads.prices.items()
         },
+        "references": {kind.value: asdict(reference) for kind, reference in heads.references.items()},
         "seed": heads.seed,
     }
 
@@ -198,6 +201,10 @@ def _heads_of(description: dict[str, Any], arrays: dict[str, Any]) -> RouterHead
         large_limit=Evidence(description["limits"]["large"]),
         small_fingerprint=description["models"]["small"],
         large_fingerprint=description["models"]["large"],
+        references={
+            Evidence(kind): DriftReference(**{**row, "gate_edges": tuple(row["gate_edges"])})
+            for kind, row in description["references"].items()
+        },
         seed=description["seed"],
         version=description["version"],
     )

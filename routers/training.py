@@ -21,6 +21,7 @@ from routers.calibration import (
     price_for_rate,
     promise_violations,
 )
+from routers.drift import DriftReference
 from routers.examples import RoutingExample, cascade_scores, check_disjoint, scores_of
 from routers.features import Evidence
 from routers.gate import gate_inputs
@@ -151,10 +152,18 @@ def _train(
         large_limit=settings.large_limit,
         small_fingerprint=small_fingerprint,
         large_fingerprint=large_fingerprint,
+        references={},
         seed=settings.seed,
     )
     promises = {kind: _calibrate(heads, calibration, kind, settings) for kind in gates}
-    heads = replace(heads, prices={kind: prices for kind, (prices, _) in promises.items()}).versioned()
+    heads = replace(
+        heads,
+        prices={kind: prices for kind, (prices, _) in promises.items()},
+        references={
+            kind: _reference(cascade_scores(heads, calibration, kind), prices)
+            for kind, (prices, _) in promises.items()
+        },
+    ).versioned()
     scores = {kind: cascade_scores(heads, report, kind) for kind in gates}
     card = _card(sets, settings, heads)
     card["choices"] = {name: dict(stage.choices) for name, stage in stages.items()}
@@ -225,6 +234,10 @@ def _calibrate(
         **promise.to_json(),
         "calibration_point": asdict(point),
     }
+
+
+def _reference(calibration: CascadeScores, prices: Prices) -> DriftReference:
+    return DriftReference.of(calibration.gate, calibration.escalated(prices.escalation))
 
 
 def _report(

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from routers.drift import DriftMonitor
 from serving.agent_memory import AgentMemory, IngestBatch
 from sharpwave.fact_files import AcceptedLine, RejectsFile, read_facts
 from sharpwave.progress import current_progress
@@ -26,6 +27,7 @@ class IngestSummary(Record):
 
     `returning` facts had been superseded and are current again; `superseded` ones left their slot to a newer value.
     `escalation_rate` is the share of routed facts that the large model was asked about; repeats are not routed.
+    `drift_warnings` tell where the facts were unlike those that the router's prices were calibrated on.
     """
 
     run_id: str
@@ -43,6 +45,7 @@ class IngestSummary(Record):
     escalation_rate: float
     router_flops: float
     seconds: float
+    drift_warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -78,7 +81,8 @@ def ingest_file(
     with AgentMemory.open(settings, writer=True) as memory:
         reading = _Reading(settings, facts_path, run_id)
         former = memory.memory.ledger.last_event()
-        with reading, _DecisionLog(decisions_path(settings, run_id), tracker or NullTracker()) as log:
+        drift = DriftMonitor(memory.router.heads.references)
+        with reading, _DecisionLog(decisions_path(settings, run_id), tracker or NullTracker(), drift) as log:
             current_progress().stage(f"ingesting {facts_path.name}")
             receipt = memory.ingest(reading.facts(), run_id, log.write)
         superseded = memory.memory.ledger.count_events(EventKind.SUPERSEDED, after=former)
@@ -99,6 +103,7 @@ def ingest_file(
         escalation_rate=receipt.stages.get(RouteStage.LARGE, 0) / routed if routed else 0.0,
         router_flops=receipt.router_flops,
         seconds=time.perf_counter() - started,
+        drift_warnings=log.drift.measure().warnings,
         notes=tuple(reading.notes),
     )
 
@@ -149,7 +154,8 @@ class _Reading:
 class _DecisionLog:
     """Writes decisions as JSON Lines and reports progress and curves per batch."""
 
-    def __init__(self, path: Path, tracker: Tracker) -> None:
+    def __init__(self, path: Path, tracker: Tracker, drift: DriftMonitor) -> None:
+        self.drift = drift
         self._path = path
         self._tracker = tracker
         self._observed = self._stored = self._escalated = self._routed = 0
@@ -183,5 +189,9 @@ class _DecisionLog:
             "write_rate": self._stored / max(1, self._observed),
             "escalation_rate": self._escalated / max(1, self._routed),
         }
+        self.drift.add(batch.decisions)
+        index = self.drift.measure().stability_index
+        if index is not None:
+            figures["stability_index"] = index
         self._tracker.log_metrics({f"ingest_{key}": value for key, value in figures.items()}, self._observed)
         current_progress().advance(len(batch.observations), **figures)

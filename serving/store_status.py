@@ -12,15 +12,19 @@ from carriers.store_layout import GENERATIONS_NAME, INDEX_NAME, LEDGER_NAME, ope
 from carriers.write_lock import LOCK_NAME, NIGHT_LOCK_NAME, describe_holder, is_locked
 from consolidation.night_folder import REPORT, NightFolder, unfinished_nights
 from consolidation.records import NightReport
+from routers.drift import Drift, DriftMonitor
+from routers.heads import HEADS_FILE, RouterHeads
 from sharpwave.errors import StoreError
-from sharpwave.records import FactStatus, Generation
+from sharpwave.records import EventKind, FactStatus, Generation, RouteDecision
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.ledger import Ledger
+    from sharpwave.settings import Settings
 
 FLOAT_BYTES = 4
 NIGHTS_SHOWN = 5
+DECISIONS_COMPARED = 1000
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,20 @@ def read_status(directory: Path, namespace: str | None = None) -> StoreStatus:
             bytes={"vectors": index.vector_bytes, **_bytes_beside_vectors(directory, ledger)},
             writer=lock_holder(directory),
         )
+
+
+def read_drift(settings: Settings) -> Drift:
+    """Compare the latest decisions of the heads in use with the facts these were calibrated on; loads no model."""
+    folder = settings.router.heads_folder
+    if not (folder / HEADS_FILE).is_file():
+        return Drift({})
+    heads = RouterHeads.load(folder)
+    monitor = DriftMonitor(heads.references)
+    with open_ledger(settings.store.path) as ledger:
+        for event in ledger.last_events(EventKind.ROUTED, DECISIONS_COMPARED):
+            if event.payload.get("router_version") == heads.version:
+                monitor.add([RouteDecision(fact_id=event.fact_id, reason="", **event.payload)])
+    return monitor.measure()
 
 
 def lock_holder(directory: Path) -> str | None:

@@ -173,7 +173,10 @@ class RouteStage(StrEnum):
 
 
 class RouteDecision(Record):
-    """What was decided about one fact, and everything needed to say why."""
+    """What was decided about one fact, and everything needed to say why.
+
+    `evidence` names what the fact offered to judge by, as `routers.features.Evidence`; empty where no model judged.
+    """
 
     fact_id: str
     action: RouteAction
@@ -185,6 +188,7 @@ class RouteDecision(Record):
     gate_value: float | None = None
     storage_price: float
     escalation_price: float
+    evidence: str = ""
     router_version: str
     generation: int
     flops: float = 0.0

@@ -141,14 +141,18 @@ def status(choice: Choice) -> None:
 
     Loads no model, and works while another process writes the store. Changes nothing.
     """
-    from serving.store_status import read_status
+    from serving.store_status import read_drift, read_status
     from sharpwave.cli.status_page import print_status
 
-    found = read_status(choice.settings().store.path, choice.namespace)
+    settings = choice.settings()
+    found = read_status(settings.store.path, choice.namespace)
+    drift = read_drift(settings)
     if choice.as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"drift": drift.to_json()})
     else:
         print_status(found)
+        for text in drift.warnings:
+            warn(text)
 
 
 @takes_choice()
@@ -227,6 +231,8 @@ def _refuse_export(file: Path) -> None:
 
 
 def _print_summary(summary: IngestSummary) -> None:
+    for text in summary.drift_warnings:
+        warn(text)
     for text in summary.notes[:_NOTES_SHOWN]:
         warn(text)
     more = summary.changed + summary.rejected - min(len(summary.notes), _NOTES_SHOWN)
