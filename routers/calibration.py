@@ -268,7 +268,7 @@ def frontier(scores: CascadeScores, rates: Sequence[float] = FRONTIER_RATES) -> 
     ]
 
 
-def promise_violations(
+def loss_over_resplits(
     scores: CascadeScores,
     *,
     target_loss: float,
@@ -276,16 +276,16 @@ def promise_violations(
     max_escalation: float,
     resplits: int = 100,
     seed: int = 0,
-) -> float:
-    """Return the share of random halvings by subject in which the realised loss is above the promised one.
+) -> Array64:
+    """Return the realised loss in random halvings by subject, [resplits]; above `target_loss` a promise is broken.
 
     Prices are chosen on one half and judged on the other. The judging half is a sample, too, so a true loss just
     under the target is seen above it now and then.
     """
     subjects = np.unique(np.asarray(scores.groups, dtype=object))
     rng = np.random.default_rng(seed)
-    broken = 0
-    for _ in range(resplits):
+    losses = np.zeros(resplits)
+    for turn in range(resplits):
         first = set(rng.permutation(subjects)[: len(subjects) // 2])
         is_first = np.array([group in first for group in scores.groups], dtype=bool)
         chosen, judged = (scores.subset(np.flatnonzero(part)) for part in (is_first, ~is_first))
@@ -297,8 +297,8 @@ def promise_violations(
             target_loss=target_loss,
             confidence=confidence,
         )
-        broken += operating_point(judged, promise.storage_price, escalation).em_loss > target_loss
-    return broken / resplits if resplits else 0.0
+        losses[turn] = operating_point(judged, promise.storage_price, escalation).em_loss
+    return losses
 
 
 def _share(flags: NDArray[Any]) -> float:

@@ -17,9 +17,9 @@ from routers.calibration import (
     OperatingPoint,
     certify_storage_price,
     frontier,
+    loss_over_resplits,
     operating_point,
     price_for_rate,
-    promise_violations,
 )
 from routers.drift import DriftReference
 from routers.examples import RoutingExample, cascade_scores, check_disjoint, scores_of
@@ -87,7 +87,9 @@ class TrainedRouter:
         for kind, prefix in ((Evidence.TEXT.value, "text_"), (richest, "")):
             report = by_kind[kind]["report"]
             values = {name: figure["value"] for name, figure in report["figures"].items()}
-            values |= report["operating_point"] | {"loss_violations": report["loss_violations"]}
+            values |= report["operating_point"] | {
+                name: report[name] for name in ("realised_loss_mean", "realised_loss_violations")
+            }
             flat |= {f"{prefix}{name}": float(value) for name, value in values.items() if value is not None}
         return flat
 
@@ -243,17 +245,19 @@ def _reference(calibration: CascadeScores, prices: Prices) -> DriftReference:
 def _report(
     report: CascadeScores, calibration: CascadeScores, prices: Prices, settings: RouterTraining
 ) -> dict[str, Any]:
+    losses = loss_over_resplits(
+        calibration.joined(report),
+        target_loss=settings.target_em_loss,
+        confidence=settings.confidence,
+        max_escalation=settings.max_escalation,
+        resplits=settings.resplits,
+        seed=settings.seed,
+    )
     return {
         **score_router(report, prices, settings.seed).to_json(),
         "operating_point": asdict(operating_point(report, prices.storage, prices.escalation)),
-        "loss_violations": promise_violations(
-            calibration.joined(report),
-            target_loss=settings.target_em_loss,
-            confidence=settings.confidence,
-            max_escalation=settings.max_escalation,
-            resplits=settings.resplits,
-            seed=settings.seed,
-        ),
+        "realised_loss_mean": float(losses.mean()),
+        "realised_loss_violations": float((losses > settings.target_em_loss).mean()),
         "resplits": settings.resplits,
     }
 

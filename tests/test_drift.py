@@ -9,11 +9,12 @@ from sharpwave.records import RouteAction, RouteDecision, RouteStage
 
 RNG = np.random.default_rng(0)
 CALIBRATION = RNG.normal(size=2000)
-REFERENCE = DriftReference.of(CALIBRATION, CALIBRATION > np.quantile(CALIBRATION, 0.7))
+PRICE = float(np.quantile(CALIBRATION, 0.7))
+REFERENCE = DriftReference.of(CALIBRATION, CALIBRATION > PRICE)
 
 
 def decision(gate, stage=None, evidence=Evidence.PROBE):
-    asked = gate > np.quantile(CALIBRATION, 0.7)
+    asked = gate > PRICE
     return RouteDecision(
         fact_id="f" * 32,
         action=RouteAction.WRITE_NEW,

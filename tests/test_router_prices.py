@@ -9,9 +9,9 @@ from routers.calibration import (
     certify_storage_price,
     empirical_storage_price,
     frontier,
+    loss_over_resplits,
     operating_point,
     price_for_rate,
-    promise_violations,
 )
 from routers.gate import realised_utility, utility_of_asking
 from routers.gate_fitting import caught_utility, compare_gates
@@ -174,10 +174,11 @@ def test_empirical_price_is_above_the_certified_one():
 def test_resplits_break_the_promise_seldom_and_repeatably():
     scores = world(2400, seed=8)
     options = {"target_loss": TARGET, "confidence": 0.95, "max_escalation": 0.4, "resplits": 40}
-    share = promise_violations(scores, **options)
-    assert share <= 0.15
-    assert promise_violations(scores, **options) == share
-    assert promise_violations(scores, **options | {"resplits": 0}) == 0.0
+    losses = loss_over_resplits(scores, **options)
+    assert losses.shape == (40,)
+    assert (losses > TARGET).mean() <= 0.15
+    assert 0 < losses.mean() < TARGET
+    assert (loss_over_resplits(scores, **options) == losses).all()
 
 
 def test_utility_of_asking_by_hand():
