@@ -15,10 +15,11 @@ from carriers.torch_engine import PrefixCaches, pooled_layers
 from routers.cascade import CascadeRouter
 from serving.loaded_models import LoadedModels
 from sharpwave.cpu import limit_threads
+from sharpwave.records import Fact
 
 if TYPE_CHECKING:
     from routers.heads import RouterHeads
-    from sharpwave.records import Fact
+
     from sharpwave.settings import Settings
 
 _PLAIN_ROWS = 16
