@@ -19,7 +19,6 @@ from sharpwave.records import Fact
 
 if TYPE_CHECKING:
     from routers.heads import RouterHeads
-
     from sharpwave.settings import Settings
 
 _PLAIN_ROWS = 16

@@ -49,17 +49,19 @@ class LabelledFact:
 
 
 def label_corpus(
-    model: LanguageModel, facts: Sequence[Fact], on_count: Callable[[int, int], None] | None = None
+    model: LanguageModel,
+    facts: Sequence[Fact],
+    splits: Sequence[str],
+    on_count: Callable[[int, int], None] | None = None,
 ) -> list[LabelledFact]:
-    """Label facts that have a question, in the order given; what was asked before is read from the cache.
-
-    A fact's split is that of its slot's subject, or of its text if it has no slot.
-    """
+    """Label facts that have a question, in the order given; what was asked before is read from the cache."""
     labels = label_facts(model, facts, on_count=on_count)
-    return [
-        LabelledFact(fact, split_of(fact.slot.subject if fact.slot else fact.text), label)
-        for fact, label in zip(facts, labels, strict=True)
-    ]
+    return [LabelledFact(*parts) for parts in zip(facts, splits, labels, strict=True)]
+
+
+def split_of_fact(fact: Fact) -> str:
+    """Return the split of a fact that is not from the corpus: that of its slot's subject, or of its text without one."""
+    return split_of(fact.slot.subject if fact.slot else fact.text)
 
 
 def label_shares(labelled: Sequence[LabelledFact]) -> dict[str, Any]:

@@ -68,12 +68,12 @@ def label(
     from serving.loaded_models import shared_models
 
     settings = choice.settings()
-    facts = _facts_to_label(settings, file, limit)
+    facts, splits = _facts_to_label(settings, file, limit)
     with shown_progress(quiet=choice.as_json) as progress:
         fetch_missing(settings.models, progress)
         reader = shared_models(settings.models).reader
         progress.stage("asking the model", len(facts))
-        labelled = label_corpus(reader, facts, _counter(progress))
+        labelled = label_corpus(reader, facts, splits, _counter(progress))
     if out is not None:
         _write_labels(out, labelled)
     shares = label_shares(labelled)
@@ -85,12 +85,15 @@ def label(
             say(f"labels  {out}")
 
 
-def _facts_to_label(settings: Settings, file: Path | None, limit: int) -> list[Fact]:
+def _facts_to_label(settings: Settings, file: Path | None, limit: int) -> tuple[list[Fact], list[str]]:
+    """Return the facts to label and the split that each belongs to."""
     if file is None:
         from tasks.router_tasks import facts_for_router
 
         chosen = facts_for_router(settings, limit)
-        return [item.fact for items in chosen.values() for item in items]
+        pairs = [(item.fact, split) for split, items in chosen.items() for item in items]
+        return [fact for fact, _ in pairs], [split for _, split in pairs]
+    from eval.labelling import split_of_fact
     from sharpwave.errors import InputError
     from sharpwave.fact_files import AcceptedLine, read_facts
 
@@ -107,7 +110,8 @@ def _facts_to_label(settings: Settings, file: Path | None, limit: int) -> list[F
         warn(f"{counted(bare, 'fact')} left out: behaviour cannot label a fact without a question")
     if not facts:
         raise InputError("no fact with a question and an answer to label", file=str(file))
-    return facts[:limit] if limit else facts
+    facts = facts[:limit] if limit else facts
+    return facts, [split_of_fact(fact) for fact in facts]
 
 
 def _counter(progress: Progress) -> Any:
