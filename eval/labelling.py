@@ -60,7 +60,7 @@ def label_corpus(
 
 
 def split_of_fact(fact: Fact) -> str:
-    """Return the split of a fact that is not from the corpus: that of its slot's subject, or of its text without one."""
+    """Return the split of a fact from elsewhere: that of its slot's subject, or of its text without one."""
     return split_of(fact.slot.subject if fact.slot else fact.text)
 
 
