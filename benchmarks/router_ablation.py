@@ -52,7 +52,7 @@ def main(
 ) -> None:
     """Print both tables as Markdown and write all figures."""
     examples = _examples(profile, limit)
-    known = np.array([item.label.em_without for item in examples])
+    known = np.array([item.label.is_known for item in examples])
     folds = group_folds([item.group for item in examples], 5, seed)
     resample = _Resampler([item.group for item in examples], seed)
     result: dict[str, Any] = {"n": len(examples), "n_known": int(known.sum()), "seed": seed}

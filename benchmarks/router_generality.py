@@ -89,7 +89,7 @@ def main(
 def _relations(report: Set) -> list[str]:
     """Return the relations with enough facts and enough known ones, the most frequent first."""
     examples, names = report
-    known = Counter(name for item, name in zip(examples, names, strict=True) if item.label.em_without)
+    known = Counter(name for item, name in zip(examples, names, strict=True) if item.label.is_known)
     return [
         name
         for name, count in Counter(names).most_common()
@@ -125,10 +125,10 @@ def _figures(scores: CascadeScores, heads: RouterHeads, kind: Evidence) -> dict[
     card = score_router(scores, prices, 0, resamples=200)
     return {
         "n": len(scores),
-        "n_known": int(scores.em_without.sum()),
+        "n_known": int(scores.known.sum()),
         **{name: asdict(figure) for name, figure in card.figures.items()},
-        "auc_large_gain": auc((-scores.large.gain).tolist(), scores.em_without.tolist()),
-        **asdict(operating_point(scores, prices.storage, prices.escalation)),
+        "auc_large_gain": auc((-scores.large.gain).tolist(), scores.known.tolist()),
+        **asdict(operating_point(scores, prices)),
     }
 
 

@@ -119,7 +119,7 @@ def _quality(
         )
         prices = heads.prices[kind]
         card = score_router(report, prices, seed)
-        point = operating_point(report, prices.storage, prices.escalation)
+        point = operating_point(report, prices)
         losses = loss_over_resplits(
             calibration.joined(report),
             target_loss=made_with["target_em_loss"],
@@ -164,13 +164,14 @@ def _decided(
         writes = novelty >= np.quantile(novelty, 1 - storage)
     else:
         writes = np.array([item["is_write"] for item in decisions])
-    known = np.array([label.em_without for label in labels])
+    known = np.array([label.is_known for label in labels])
+    without_fact = np.array([label.em_without for label in labels])
     with_fact = np.array([label.em_with for label in labels])
     full = with_fact.mean()
     return {
         "storage_ratio": float(writes.mean()),
         "prunable_pruned": float((~writes[known]).mean()) if known.any() else None,
-        "em_retention": float(np.where(writes, with_fact, known).mean() / full) if full else None,
+        "em_retention": float(np.where(writes, with_fact, without_fact).mean() / full) if full else None,
     }
 
 

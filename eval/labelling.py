@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eval.corpora.splits import split_of
 from routers.labels import BehaviourLabel, label_facts
 from routers.stage_heads import ACTIONS
+from routers.wordings import labelling_questions
 from sharpwave.statistics import wilson_interval
 
 if TYPE_CHECKING:
@@ -36,14 +37,14 @@ class LabelledFact:
         return {
             "fact_id": self.fact.id,
             "text": self.fact.text,
-            "question": self.fact.questions[-1],
+            "questions": list(labelling_questions(self.fact)),
             "answers": list(self.fact.answers),
             "relation": self.relation,
             "split": self.split,
-            "answer_without": self.label.answer_without,
-            "prob_without": self.label.prob_without,
-            "em_without": self.label.em_without,
-            "em_with": self.label.em_with,
+            "answers_without": list(self.label.answers_without),
+            "probs_without": list(self.label.probs_without),
+            "right_without": list(self.label.right_without),
+            "right_with": list(self.label.right_with),
             "action": self.label.action.value,
         }
 
@@ -68,7 +69,7 @@ def label_shares(labelled: Sequence[LabelledFact]) -> dict[str, Any]:
     """Count classes in all, per split and per relation; shares in all carry their 95 % Wilson interval."""
     return {
         "n": len(labelled),
-        "right_with_fact": _share(item.label.em_with for item in labelled),
+        "right_with_fact": _share(all(item.label.right_with) for item in labelled),
         "classes": {
             action.value: _share(item.label.action is action for item in labelled) for action in ACTIONS
         },
@@ -92,6 +93,6 @@ def _counts_by(
             key(item), {"n": 0, "right_with_fact": 0, **{action.value: 0 for action in ACTIONS}}
         )
         row["n"] += 1
-        row["right_with_fact"] += item.label.em_with
+        row["right_with_fact"] += all(item.label.right_with)
         row[item.label.action.value] += 1
     return dict(sorted(table.items()))

@@ -1,8 +1,8 @@
 """Chooses the two prices on facts set aside for it, and computes what any pair of prices would have led to.
 
-The promise, by Learn-then-Test with a fixed sequence of prices: of the facts that a full store would answer, at
-most `target_loss` are dropped although the model does not know them. EM is then at least (1 - target_loss) of
-the full store's. It assumes that facts to come and calibration facts are exchangeable.
+The promise, by Learn-then-Test with a fixed sequence of prices: of the questions that a full store would answer, at
+most `target_loss` are about facts that are dropped although the model cannot answer without. EM is then at least
+(1 - target_loss) of the full store's. It assumes that facts to come and calibration facts are exchangeable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from routers.stage_heads import StageScores
+from routers.stage_heads import ACTIONS, Prices, StageScores
+from sharpwave.records import RouteAction
 from sharpwave.statistics import binomial_tail_p_value
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ STORAGE_PRICES: tuple[float, ...] = tuple(
     float(price) for price in np.concatenate([np.geomspace(1e-4, 0.02, 40), np.arange(0.025, 1.0, 0.005)])
 )
 """The prices tested, in this order; fixed beforehand, as the test requires."""
+UPDATE_PRICES: tuple[float, ...] = tuple(float(price) for price in np.geomspace(1e-3, 0.9, 80))
 FRONTIER_RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
 _FRONTIER_EVERY = 10
 
@@ -40,8 +42,10 @@ class CascadeScores:
         large: Scores of the large model, here for every fact.
         gate: Value of the gate, [n].
         classes: True class of each fact as a place in `stage_heads.ACTIONS`, [n].
-        em_without: Whether the answering model is right without the fact, [n].
-        em_with: Whether it is right with the fact, [n].
+        em_without: Share of the questions that the answering model gets right without the fact, [n].
+        em_with: The same with the fact at hand, [n].
+        drawn_without: Whether it is right without the fact on one question, drawn by the fact's id, [n].
+        drawn_with: The same with the fact at hand, [n].
         small_flops: Cost of the small model's look, [n].
         large_flops: Cost of the large model's look, [n].
         groups: Subject of each fact.
@@ -51,8 +55,10 @@ class CascadeScores:
     large: StageScores
     gate: Array64
     classes: NDArray[np.intp]
-    em_without: NDArray[np.bool_]
-    em_with: NDArray[np.bool_]
+    em_without: Array64
+    em_with: Array64
+    drawn_without: NDArray[np.bool_]
+    drawn_with: NDArray[np.bool_]
     small_flops: Array64
     large_flops: Array64
     groups: tuple[str, ...]
@@ -63,7 +69,12 @@ class CascadeScores:
     @cached_property
     def true_gain(self) -> Array64:
         """Exact match with the fact minus without, [n]."""
-        return self.em_with.astype(np.float64) - self.em_without
+        return self.em_with - self.em_without
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Tell which facts the answering model needs for none of the questions, [n]."""
+        return np.asarray(self.em_without >= 1)
 
     def escalated(self, escalation_price: float) -> NDArray[np.bool_]:
         """Tell which facts the large model decides, [n]."""
@@ -86,6 +97,8 @@ class CascadeScores:
             np.concatenate([self.classes, other.classes]),
             np.concatenate([self.em_without, other.em_without]),
             np.concatenate([self.em_with, other.em_with]),
+            np.concatenate([self.drawn_without, other.drawn_without]),
+            np.concatenate([self.drawn_with, other.drawn_with]),
             np.concatenate([self.small_flops, other.small_flops]),
             np.concatenate([self.large_flops, other.large_flops]),
             self.groups + other.groups,
@@ -101,6 +114,8 @@ class CascadeScores:
             self.classes[places],
             self.em_without[places],
             self.em_with[places],
+            self.drawn_without[places],
+            self.drawn_with[places],
             self.small_flops[places],
             self.large_flops[places],
             tuple(self.groups[row] for row in rows),
@@ -136,19 +151,32 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class UpdatePromise:
+    """What was promised about updates: `missed` of the `n` calibration updates are not stored at `update_price`."""
+
+    update_price: float
+    target_recall: float
+    confidence: float
+    missed: int
+    n: int
+    is_certified: bool
+
+
+@dataclass(frozen=True)
 class OperatingPoint:
     """What a pair of prices led to on n facts; ratios are 0 where there is nothing to divide by.
 
     Attributes:
         storage_price: Price of storing.
         escalation_price: Price of asking the large model.
+        update_price: Probability of an update above which a fact is stored in any case.
         storage_ratio: Share of the facts that were written.
         em: Exact match with what was written.
         em_full_store: Exact match had all been written.
         em_no_memory: Exact match had nothing been written.
         em_retention: `em` / `em_full_store`.
-        em_loss: Share, of the facts a full store answers, that was dropped and is not known.
-        prunable_pruned: Share of the known facts that was dropped.
+        em_loss: Share, of the questions a full store answers, whose fact was dropped and is not known.
+        prunable_pruned: Share that was dropped of the facts known in every wording asked.
         escalation_rate: Share of the facts the large model decided.
         routing_cost_ratio: FLOPs spent / FLOPs had the large model seen all facts and the small one none.
         n: Number of facts.
@@ -156,6 +184,7 @@ class OperatingPoint:
 
     storage_price: float
     escalation_price: float
+    update_price: float
     storage_ratio: float
     em: float
     em_full_store: float
@@ -180,17 +209,15 @@ def price_for_rate(gate: Array64, max_rate: float) -> float:
     return float(max(0.0, np.sort(gate)[::-1][allowed]))
 
 
-def lost_facts(
-    gain: Array64, em_with: NDArray[np.bool_], em_without: NDArray[np.bool_], price: float
-) -> NDArray[np.bool_]:
-    """Tell which facts are dropped at a price although the model answers them only with the fact at hand."""
-    return np.asarray((gain <= price) & em_with & ~em_without)
+def lost_answers(writes: NDArray[np.bool_], em_with: Array64, em_without: Array64) -> Array64:
+    """Return for each fact the exact match that is lost if it is dropped; 0 where it is stored or known."""
+    return np.where(writes, 0.0, np.maximum(em_with - em_without, 0.0))
 
 
 def certify_storage_price(
     gain: Array64,
-    em_with: NDArray[np.bool_],
-    em_without: NDArray[np.bool_],
+    drawn_with: NDArray[np.bool_],
+    drawn_without: NDArray[np.bool_],
     *,
     target_loss: float = 0.02,
     confidence: float = 0.95,
@@ -198,18 +225,19 @@ def certify_storage_price(
     """Return the highest storage price for which the promise can be made.
 
     Prices are tested upwards from the safest; the first that fails ends the search, so no correction for many
-    tests is due. With too few facts the price is 0, which stores everything and keeps any promise.
+    tests is due. With too few facts the price is 0, which stores everything and keeps any promise. The test is the
+    exact binomial one on one question per fact: questions about the same fact do not err independently.
 
     Args:
         gain: Expected gain of each calibration fact by the model that decides it.
-        em_with: Whether the answering model is right with the fact.
-        em_without: Whether it is right without.
+        drawn_with: Whether the answering model is right with the fact, on one question.
+        drawn_without: Whether it is right without, on the same question.
         target_loss: Largest share of the full store's right answers that may be lost.
         confidence: Probability, over calibration sets, that the promise is true.
     """
-    answered = int(em_with.sum())
+    answered = int(drawn_with.sum())
     best = Promise(0.0, target_loss, confidence, 0, answered, 0.0)
-    would_be_lost = np.sort(gain[em_with & ~em_without])
+    would_be_lost = np.sort(gain[drawn_with & ~drawn_without])
     counts = np.searchsorted(would_be_lost, STORAGE_PRICES, side="right")
     p_values = {
         int(errors): binomial_tail_p_value(int(errors), answered, target_loss) for errors in np.unique(counts)
@@ -221,48 +249,83 @@ def certify_storage_price(
     return best
 
 
+def certify_update_price(
+    scores: StageScores,
+    classes: NDArray[np.intp],
+    storage_price: float,
+    *,
+    target_recall: float = 0.95,
+    confidence: float = 0.95,
+) -> UpdatePromise:
+    """Return the highest update price for which at least `target_recall` of the updates are stored, with confidence.
+
+    Tested upwards from the safest, as storage prices are. With too few updates nothing can be certified: the price
+    is then 1, which never stores a fact for this reason alone, and the promise says so.
+
+    Args:
+        scores: Of the calibration facts, by the model that decides each.
+        classes: True class of each as a place in `ACTIONS`.
+        storage_price: Price at which the facts are stored anyway.
+        target_recall: Least share of updates stored.
+        confidence: Probability, over calibration sets, that the promise is true.
+    """
+    chosen = np.flatnonzero(classes == ACTIONS.index(RouteAction.WRITE_UPDATE))
+    updates = scores.rows(chosen.tolist())
+    best = UpdatePromise(1.0, target_recall, confidence, 0, len(chosen), is_certified=False)
+    for price in UPDATE_PRICES:
+        missed = int((~Prices(storage_price, 0.0, price).writes(updates)).sum())
+        if binomial_tail_p_value(missed, len(chosen), 1 - target_recall) > 1 - confidence:
+            break
+        best = UpdatePromise(price, target_recall, confidence, missed, len(chosen), is_certified=True)
+    return best
+
+
 def empirical_storage_price(
-    gain: Array64, em_with: NDArray[np.bool_], em_without: NDArray[np.bool_], target_loss: float
+    gain: Array64, em_with: Array64, em_without: Array64, target_loss: float
 ) -> float:
     """Return the highest tested price whose loss on these very facts is within the target; promises nothing."""
-    answered = max(1, int(em_with.sum()))
-    would_be_lost = np.sort(gain[em_with & ~em_without])
-    losses = np.searchsorted(would_be_lost, STORAGE_PRICES, side="right") / answered
-    within = [price for price, loss in zip(STORAGE_PRICES, losses, strict=True) if loss <= target_loss]
+    order = np.argsort(gain, kind="stable")
+    lost = np.concatenate([[0.0], np.cumsum(np.maximum(em_with - em_without, 0.0)[order])])
+    losses = lost[np.searchsorted(gain[order], STORAGE_PRICES, side="right")]
+    allowed = target_loss * em_with.sum() + 1e-9
+    within = [price for price, loss in zip(STORAGE_PRICES, losses, strict=True) if loss <= allowed]
     return within[-1] if within else 0.0
 
 
-def operating_point(scores: CascadeScores, storage_price: float, escalation_price: float) -> OperatingPoint:
-    """Return what a pair of prices leads to on these facts."""
-    asked = scores.escalated(escalation_price)
-    gain = scores.decided(escalation_price).gain
-    writes = gain > storage_price
+def operating_point(scores: CascadeScores, prices: Prices) -> OperatingPoint:
+    """Return what prices lead to on these facts."""
+    asked = scores.escalated(prices.escalation)
+    writes = prices.writes(scores.decided(prices.escalation))
     em = _share(np.where(writes, scores.em_with, scores.em_without))
     full = _share(scores.em_with)
     large_only = scores.large_flops.sum()
     spent = scores.small_flops.sum() + scores.large_flops[asked].sum()
-    lost = lost_facts(gain, scores.em_with, scores.em_without, storage_price)
+    lost = lost_answers(writes, scores.em_with, scores.em_without).sum()
+    answered = scores.em_with.sum()
     return OperatingPoint(
-        storage_price=storage_price,
-        escalation_price=escalation_price,
+        storage_price=prices.storage,
+        escalation_price=prices.escalation,
+        update_price=prices.update,
         storage_ratio=_share(writes),
         em=em,
         em_full_store=full,
         em_no_memory=_share(scores.em_without),
         em_retention=em / full if full else 0.0,
-        em_loss=_share(lost[scores.em_with]),
-        prunable_pruned=_share(~writes[scores.em_without]),
+        em_loss=float(lost / answered) if answered else 0.0,
+        prunable_pruned=_share(~writes[scores.known]),
         escalation_rate=_share(asked),
         routing_cost_ratio=float(spent / large_only) if large_only else 0.0,
         n=len(scores),
     )
 
 
-def frontier(scores: CascadeScores, rates: Sequence[float] = FRONTIER_RATES) -> list[OperatingPoint]:
-    """Sweep both prices: escalation by the rates it leads to, storage by every few of the tested prices."""
+def frontier(
+    scores: CascadeScores, update_price: float = 1.0, rates: Sequence[float] = FRONTIER_RATES
+) -> list[OperatingPoint]:
+    """Sweep the prices of asking, by the rates they lead to, and of storing, by every few of the tested ones."""
     escalations = [np.inf if rate == 0 else price_for_rate(scores.gate, rate) for rate in rates[:-1]]
     return [
-        operating_point(scores, storage, float(escalation))
+        operating_point(scores, Prices(storage, float(escalation), update_price))
         for escalation in [*escalations, -np.inf]
         for storage in (0.0, *STORAGE_PRICES[::_FRONTIER_EVERY])
     ]
@@ -292,12 +355,12 @@ def loss_over_resplits(
         escalation = price_for_rate(chosen.gate, max_escalation)
         promise = certify_storage_price(
             chosen.decided(escalation).gain,
-            chosen.em_with,
-            chosen.em_without,
+            chosen.drawn_with,
+            chosen.drawn_without,
             target_loss=target_loss,
             confidence=confidence,
         )
-        losses[turn] = operating_point(judged, promise.storage_price, escalation).em_loss
+        losses[turn] = operating_point(judged, Prices(promise.storage_price, escalation)).em_loss
     return losses
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from routers.features import Evidence
-from routers.heads import Prices
 from routers.observation import FactObservation, OnCount, observation_flops, observe, usable_evidence
-from routers.stage_heads import ACTIONS, StageScores
+from routers.stage_heads import ACTIONS, Prices, StageScores
 from sharpwave.records import RouteAction, RouteDecision, RouteStage
 
 if TYPE_CHECKING:
@@ -44,7 +43,11 @@ class _Verdict:
 
     @property
     def is_worth_storing(self) -> bool:
-        return self.expected_gain > self.prices.storage
+        return self.expected_gain > self.prices.storage or self.may_be_update
+
+    @property
+    def may_be_update(self) -> bool:
+        return self.class_probs[ACTIONS.index(RouteAction.WRITE_UPDATE)] > self.prices.update
 
     def action(self) -> RouteAction:
         if self.is_conflict:
@@ -57,8 +60,11 @@ class _Verdict:
     def reason(self) -> str:
         if self.is_conflict:
             return "its slot holds another live value, so it is stored whatever the model knows"
-        relation = ">" if self.is_worth_storing else "<="
-        figures = f"expected gain {self.expected_gain:.4f} {relation} price {self.prices.storage:.4f}"
+        has_gain = self.expected_gain > self.prices.storage
+        figures = f"expected gain {self.expected_gain:.4f} {'>' if has_gain else '<='} price {self.prices.storage:.4f}"
+        if not has_gain and self.may_be_update:
+            prob = self.class_probs[ACTIONS.index(RouteAction.WRITE_UPDATE)]
+            figures += f", but an update with probability {prob:.4f} > {self.prices.update:.4f}"
         belief = _BELIEFS.get(self.action(), "the model seems to know it")
         return f"{figures} by the {self.stage.value} model: {belief}"
 
@@ -73,6 +79,8 @@ class CascadeRouter:
         storage_price: Expected gain that a stored fact must exceed; None takes the calibrated price.
         escalation_price: Gate value above which the large model is asked; None takes the calibrated price. The
             gate estimates a utility, so 1e9 never asks and -1e9 always does.
+        update_price: Probability of an update above which a fact is stored whatever its gain; None takes the
+            calibrated price, 1 never stores for this reason.
         use_self_probe: Whether a fact's own question may be asked; without, its text alone is judged.
     """
 
@@ -84,6 +92,7 @@ class CascadeRouter:
         *,
         storage_price: float | None = None,
         escalation_price: float | None = None,
+        update_price: float | None = None,
         use_self_probe: bool = True,
     ) -> None:
         self.small_model = small_model
@@ -91,6 +100,7 @@ class CascadeRouter:
         self.heads = heads
         self.storage_price = storage_price
         self.escalation_price = escalation_price
+        self.update_price = update_price
         self.use_self_probe = use_self_probe
 
     def decide(
@@ -161,6 +171,7 @@ class CascadeRouter:
         return Prices(
             calibrated.storage if self.storage_price is None else self.storage_price,
             calibrated.escalation if self.escalation_price is None else self.escalation_price,
+            calibrated.update if self.update_price is None else self.update_price,
         )
 
     def _ask_large(self, facts: Sequence[Fact]) -> tuple[StageScores, list[float]]:
@@ -182,6 +193,7 @@ class CascadeRouter:
             gate_value=verdict.gate_value,
             storage_price=verdict.prices.storage,
             escalation_price=verdict.prices.escalation,
+            update_price=verdict.prices.update,
             evidence=verdict.evidence.value,
             router_version=self.heads.version,
             generation=generation,

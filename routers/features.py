@@ -48,13 +48,18 @@ SPAN_FEATURES = (
 )
 PROBE_FEATURES = (
     "has_probe",
-    "matched",
-    "lowest_prob",
-    "log_lowest_prob",
-    "margin",
-    "choice_prob",
-    "entropy",
-    "other_belief",
+    "matched_mean",
+    "matched_min",
+    "matched_max",
+    "lowest_prob_mean",
+    "log_lowest_prob_mean",
+    "log_lowest_prob_min",
+    "margin_mean",
+    "margin_min",
+    "choice_prob_mean",
+    "entropy_mean",
+    "other_belief_mean",
+    "other_belief_max",
 )
 LENGTH_FEATURES = ("log_tokens", "is_empty")
 
@@ -121,13 +126,13 @@ def feature_digest() -> str:
 
 
 def feature_vector(
-    features: TextFeatures, probe: AnswerMatch | None = None, span: tuple[int, int] | None = None
+    features: TextFeatures, probes: Sequence[AnswerMatch] = (), span: tuple[int, int] | None = None
 ) -> FeatureGroups:
     """Turn one model's reading of one fact into groups of float32 numbers.
 
     Args:
         features: What the pass over the text revealed; a text of one token has curves without a point.
-        probe: Outcome of the self-probe, if the fact came with a question.
+        probes: Outcomes of the self-probe, one per wording, if the fact came with questions.
         span: First and one-past-last token of the answer in the text, counted as the curves are.
 
     Returns:
@@ -137,7 +142,7 @@ def feature_vector(
     tokens = len(features.nll)
     groups["length"] = np.array([np.log1p(tokens), tokens == 0], dtype=np.float32)
     groups["span"] = _span_features(features, span)
-    groups["probe"] = _probe_features(probe)
+    groups["probe"] = _probe_features(probes)
     groups["hidden"] = np.asarray(features.hidden, dtype=np.float32).reshape(-1)
     return {
         name: np.nan_to_num(values, posinf=_MOST_NATS, neginf=-_MOST_NATS) for name, values in groups.items()
@@ -197,21 +202,30 @@ def _span_features(features: TextFeatures, span: tuple[int, int] | None) -> Floa
     )
 
 
-def _probe_features(probe: AnswerMatch | None) -> FloatArray:
-    if probe is None:
+def _probe_features(probes: Sequence[AnswerMatch]) -> FloatArray:
+    """Describe the outcomes of all wordings together, so that facts with fewer wordings look no different."""
+    if not probes:
         return np.zeros(len(PROBE_FEATURES), dtype=np.float32)
-    lowest = max(probe.lowest_prob, _LOWEST_PROB)
-    other_belief = 0.0 if probe.matched else probe.choice_prob
+    matched, lowest, margin, choice, entropy = np.array([
+        (probe.matched, max(probe.lowest_prob, _LOWEST_PROB), probe.margin, probe.choice_prob, probe.entropy)
+        for probe in probes
+    ]).T
+    other = np.where(matched > 0, 0.0, choice)
     return np.array(
         [
             1.0,
-            probe.matched,
-            lowest,
-            np.log(lowest),
-            probe.margin,
-            probe.choice_prob,
-            probe.entropy,
-            other_belief,
+            matched.mean(),
+            matched.min(),
+            matched.max(),
+            lowest.mean(),
+            np.log(lowest).mean(),
+            np.log(lowest).min(),
+            margin.mean(),
+            margin.min(),
+            choice.mean(),
+            entropy.mean(),
+            other.mean(),
+            other.max(),
         ],
         dtype=np.float32,
     )

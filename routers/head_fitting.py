@@ -1,6 +1,6 @@
 """Fits the heads of one model and predicts every training fact by heads that never saw its subject.
 
-Penalty and form of the gain head are chosen by cross-validation that keeps subjects apart; the out-of-fold
+The penalty is chosen by cross-validation that keeps subjects apart; the out-of-fold
 scores of the chosen ones train the gate.
 """
 
@@ -14,15 +14,15 @@ import numpy as np
 
 from routers.features import Evidence, FloatArray, evidence_in, feature_matrix, hidden_matrix
 from routers.linear import Array64, HiddenReduction, LinearMap, Standardiser, softmax
-from routers.stage_heads import ACTIONS, EvidenceHead, GainKind, StageHeads, StageScores, predicted_gain
+from routers.stage_heads import ACTIONS, EvidenceHead, StageHeads, StageScores
 from sharpwave.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _INVERSE_PENALTIES = (0.003, 0.03, 0.3)  # the strongest first: a tie keeps the simpler head
-_RIDGE_PENALTIES = (1000.0, 100.0, 10.0)
 _ABSENT_LOGIT = -20.0
+_LEAST_SCALE = 0.01
 _MOST_ITERATIONS = 3000
 _LEAST_ROWS = 8
 
@@ -31,7 +31,7 @@ Split = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
 
 @dataclass(frozen=True)
 class StageTargets:
-    """What the heads of a stage learn: `classes` [n] as places in `ACTIONS`, `gains` [n] in {-1, 0, 1}."""
+    """What the heads of a stage learn: `classes` [n] as places in `ACTIONS`, `gains` [n] in [-1, 1]."""
 
     classes: NDArray[np.intp]
     gains: NDArray[np.float64]
@@ -58,8 +58,6 @@ class FittedStage:
 @dataclass(frozen=True)
 class _Choice:
     inverse_penalty: float
-    gain_kind: GainKind
-    gain_penalty: float
 
 
 def group_folds(groups: Sequence[str], folds: int, seed: int) -> list[Split]:
@@ -184,12 +182,10 @@ def fit_ridge(inputs: Array64, values: NDArray[np.float64], penalty: float) -> L
     return LinearMap(weight[:, None].astype(np.float32), bias.astype(np.float32))
 
 
-def fit_gain(inputs: Array64, gains: NDArray[np.float64], kind: GainKind, penalty: float) -> LinearMap:
-    """Fit the expected gain: the probability of a positive one, or the gain itself by ridge."""
-    if kind == "ridge":
-        return fit_ridge(inputs, gains, penalty)
-    both = fit_classes(inputs, (gains > 0).astype(np.intp), 2, penalty)
-    return LinearMap(both.weight[:, 1:] - both.weight[:, :1], both.bias[1:] - both.bias[:1])
+def fit_gain_scale(known_probs: Array64, gains: NDArray[np.float64]) -> float:
+    """Return the gain in exact match per probability of not being known: least squares through the origin."""
+    unknown = 1 - known_probs
+    return float(np.clip(unknown @ gains / max(float(unknown @ unknown), 1e-9), _LEAST_SCALE, 1.0))
 
 
 _Fold = tuple[HiddenReduction, "NDArray[np.intp]", "NDArray[np.intp]"]
@@ -206,24 +202,16 @@ class _EvidenceFitter:
     def fit(self, train: NDArray[np.intp], reduction: HiddenReduction, choice: _Choice) -> EvidenceHead:
         inputs, standardiser = self._inputs(train, reduction)
         targets = self._targets.rows(train)
-        return EvidenceHead(
-            standardiser,
-            fit_classes(inputs, targets.classes, len(ACTIONS), choice.inverse_penalty),
-            fit_gain(inputs, targets.gains, choice.gain_kind, choice.gain_penalty),
-            choice.gain_kind,
-        )
+        classes = fit_classes(inputs, targets.classes, len(ACTIONS), choice.inverse_penalty)
+        known = softmax(classes.apply(inputs))[:, 0]
+        return EvidenceHead(standardiser, classes, fit_gain_scale(known, targets.gains))
 
     def choose(self, folds: Sequence[_Fold]) -> tuple[_Choice, dict[str, float]]:
         """Return the choice with the least out-of-fold error, and those errors."""
         prepared = [self._prepare(fold) for fold in folds]
-        class_errors = {c: self._error(prepared, self._class_loss(c)) for c in _INVERSE_PENALTIES}
-        candidates: list[tuple[GainKind, float]] = [("logistic", c) for c in _INVERSE_PENALTIES]
-        candidates += [("ridge", penalty) for penalty in _RIDGE_PENALTIES]
-        gain_errors = {item: self._error(prepared, self._gain_loss(*item)) for item in candidates}
-        inverse_penalty = min(class_errors, key=class_errors.__getitem__)
-        kind, penalty = min(gain_errors, key=gain_errors.__getitem__)
-        errors = {"class_log_loss": class_errors[inverse_penalty], "gain_error": gain_errors[kind, penalty]}
-        return _Choice(inverse_penalty, kind, penalty), errors
+        errors = {c: self._error(prepared, self._class_loss(c)) for c in _INVERSE_PENALTIES}
+        inverse_penalty = min(errors, key=errors.__getitem__)
+        return _Choice(inverse_penalty), {"class_log_loss": errors[inverse_penalty]}
 
     def cross_score(self, folds: Sequence[_Fold], choice: _Choice) -> StageScores:
         """Score every row by heads fitted on the other folds."""
@@ -258,14 +246,6 @@ class _EvidenceFitter:
             fitted = fit_classes(inputs, targets.classes, len(ACTIONS), inverse_penalty)
             probs = softmax(fitted.apply(held))[np.arange(len(held)), truth.classes]
             return np.asarray(-np.log(np.clip(probs, 1e-9, 1)))
-
-        return loss
-
-    @staticmethod
-    def _gain_loss(kind: GainKind, penalty: float) -> Callable[..., Array64]:
-        def loss(inputs: Array64, targets: StageTargets, held: Array64, truth: StageTargets) -> Array64:
-            fitted = fit_gain(inputs, targets.gains, kind, penalty)
-            return np.square(predicted_gain(fitted, kind, held) - truth.gains)
 
         return loss
 

@@ -18,7 +18,7 @@ from routers.drift import DriftReference
 from routers.features import Evidence, FloatArray, feature_digest
 from routers.gate import GateHead, gate_inputs
 from routers.linear import Array32, Array64, HiddenReduction, LinearMap, Standardiser
-from routers.stage_heads import EvidenceHead, StageHeads, StageScores
+from routers.stage_heads import EvidenceHead, Prices, StageHeads, StageScores
 from sharpwave.errors import ConfigError, IntegrityError
 
 FORMAT = 1
@@ -27,14 +27,6 @@ HEADS_FILE = "heads.json"
 CARD_FILE = "card.json"
 FRONTIER_FILE = "frontier.json"
 _REMEDY = "run `sharpwave train-router` to make heads for these models"
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Write if the expected gain is above `storage`, ask the large model if the gate is above `escalation`."""
-
-    storage: float
-    escalation: float
 
 
 @dataclass(frozen=True)
@@ -151,7 +143,6 @@ def _arrays_of(heads: RouterHeads) -> dict[str, Array32]:
         for kind, head in stage.by_evidence.items():
             arrays |= head.standardiser.arrays(f"{name}.{kind}.standardiser")
             arrays |= head.classes.arrays(f"{name}.{kind}.classes")
-            arrays |= head.gain.arrays(f"{name}.{kind}.gain")
     for kind, gate in heads.gates.items():
         arrays |= gate.arrays(f"gate.{kind}")
     return arrays
@@ -164,14 +155,11 @@ def _description_of(heads: RouterHeads, arrays: bytes) -> dict[str, Any]:
         "features": feature_digest(),
         "models": {"small": heads.small_fingerprint, "large": heads.large_fingerprint},
         "limits": {"small": heads.small_limit.value, "large": heads.large_limit.value},
-        "gain_kinds": {
-            name: {kind.value: head.gain_kind for kind, head in stage.by_evidence.items()}
+        "gain_scales": {
+            name: {kind.value: head.gain_scale for kind, head in stage.by_evidence.items()}
             for name, stage in (("small", heads.small), ("large", heads.large))
         },
-        "prices": {
-            kind.value: {"storage": price.storage, "escalation": price.escalation}
-            for kind, price in heads.prices.items()
-        },
+        "prices": {kind.value: asdict(price) for kind, price in heads.prices.items()},
         "references": {kind.value: asdict(reference) for kind, reference in heads.references.items()},
         "seed": heads.seed,
     }
@@ -179,15 +167,14 @@ def _description_of(heads: RouterHeads, arrays: bytes) -> dict[str, Any]:
 
 def _heads_of(description: dict[str, Any], arrays: dict[str, Any]) -> RouterHeads:
     stages = {}
-    for name, kinds in description["gain_kinds"].items():
+    for name, kinds in description["gain_scales"].items():
         by_evidence = {
             Evidence(kind): EvidenceHead(
                 Standardiser.from_arrays(arrays, f"{name}.{kind}.standardiser"),
                 LinearMap.from_arrays(arrays, f"{name}.{kind}.classes"),
-                LinearMap.from_arrays(arrays, f"{name}.{kind}.gain"),
-                gain_kind,
+                gain_scale,
             )
-            for kind, gain_kind in kinds.items()
+            for kind, gain_scale in kinds.items()
         }
         stages[name] = StageHeads(HiddenReduction.from_arrays(arrays, f"{name}.hidden"), by_evidence)
     return RouterHeads(

@@ -1,5 +1,6 @@
 """The right route of a fact, found by behaviour: the answering model is asked without and with the fact.
 
+A fact counts as known only if the model answers every wording kept for this (`wordings.labelling_questions`).
 Answers are kept on disk as they were given, so a run that was killed goes on where it stopped, and a changed
 alias changes the label without asking again.
 """
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX, closed_book, open_book
+from routers.wordings import labelling_questions
 from sharpwave.errors import InputError
 from sharpwave.matching import exact_match
 from sharpwave.records import Fact, RouteAction
@@ -30,22 +33,47 @@ _FACTS_PER_CHUNK = 128
 
 @dataclass(frozen=True)
 class BehaviourLabel:
-    """How the answering model fares on one fact by itself and with the fact before it.
+    """How the answering model fares on one fact by itself and with the fact before it; one entry per question.
 
-    `prob_without` is the lowest token probability of the answer given without the fact.
+    `probs_without` are the lowest token probabilities of the answers given without the fact.
     """
 
     fact_id: str
-    em_without: bool
-    em_with: bool
-    answer_without: str
-    prob_without: float
-    action: RouteAction
+    right_without: tuple[bool, ...]
+    right_with: tuple[bool, ...]
+    answers_without: tuple[str, ...]
+    probs_without: tuple[float, ...]
 
     @property
-    def gain(self) -> int:
-        """Exact match with the fact minus without: -1, 0 or 1."""
-        return int(self.em_with) - int(self.em_without)
+    def action(self) -> RouteAction:
+        """The class that the behaviour belongs to."""
+        return label_action(self.right_without, self.probs_without)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the model needs the fact for none of the questions."""
+        return all(self.right_without)
+
+    @property
+    def em_without(self) -> float:
+        """Exact match without the fact: the share of the questions answered right."""
+        return sum(self.right_without) / len(self.right_without)
+
+    @property
+    def em_with(self) -> float:
+        """Exact match with the fact at hand."""
+        return sum(self.right_with) / len(self.right_with)
+
+    @property
+    def gain(self) -> float:
+        """Exact match with the fact minus without, in [-1, 1]."""
+        return self.em_with - self.em_without
+
+    @property
+    def drawn(self) -> tuple[bool, bool]:
+        """Right without and with the fact on one of the questions, drawn by the fact's id: a sample of one each."""
+        place = zlib.crc32(self.fact_id.encode()) % len(self.right_without)
+        return self.right_without[place], self.right_with[place]
 
 
 @dataclass(frozen=True)
@@ -56,23 +84,15 @@ class _Behaviour:
     prob_without: float
     answer_with: str
 
-    def label(self, fact: Fact) -> BehaviourLabel:
-        em_without = exact_match(self.answer_without, fact.answers)
-        return BehaviourLabel(
-            fact_id=fact.id,
-            em_without=em_without,
-            em_with=exact_match(self.answer_with, fact.answers),
-            answer_without=self.answer_without,
-            prob_without=self.prob_without,
-            action=label_action(em_without, self.prob_without),
-        )
 
-
-def label_action(em_without: bool, prob_without: float) -> RouteAction:
-    """Return the class that a behaviour belongs to."""
-    if em_without:
+def label_action(right_without: Sequence[bool], probs_without: Sequence[float]) -> RouteAction:
+    """Return the class of a behaviour: known, a belief in something else on any of the questions, or neither."""
+    if all(right_without):
         return RouteAction.NON_WRITE
-    return RouteAction.WRITE_UPDATE if prob_without >= CONFIDENT_PROB else RouteAction.WRITE_NEW
+    believes = any(
+        not right and prob >= CONFIDENT_PROB for right, prob in zip(right_without, probs_without, strict=True)
+    )
+    return RouteAction.WRITE_UPDATE if believes else RouteAction.WRITE_NEW
 
 
 def label_facts(
@@ -85,8 +105,8 @@ def label_facts(
 ) -> list[BehaviourLabel]:
     """Label facts by the behaviour of the answering model, in the order given.
 
-    The model is asked `questions[-1]` by greedy decoding, once from the weights alone and once with the fact
-    as the only note. What was asked before is read from the cache.
+    The model is asked `wordings.labelling_questions` by greedy decoding, each once from the weights alone and once
+    with the fact as the only note. What was asked before is read from the cache.
 
     Args:
         model: The large model.
@@ -104,18 +124,34 @@ def label_facts(
                 f"fact {fact.id} has no question, so behaviour cannot label it", field="questions"
             )
     cache = _BehaviourCache(label_cache_path(model.fingerprint, variant, cache_folder))
-    keys = [behaviour_key(fact) for fact in facts]
-    missing = list({key: row for row, key in enumerate(keys) if key not in cache.known}.values())
+    asked = [[(fact, question) for question in labelling_questions(fact)] for fact in facts]
+    keys = [[behaviour_key(*pair) for pair in pairs] for pairs in asked]
+    missing = [row for row, own in enumerate(keys) if any(key not in cache.known for key in own)]
     done = len(facts) - len(missing)
     for start in range(0, len(missing), _FACTS_PER_CHUNK):
         if on_count is not None:
             on_count(done + start, len(facts))
-        rows = missing[start : start + _FACTS_PER_CHUNK]
-        behaviours = _ask(model, [facts[row] for row in rows])
-        cache.append({keys[row]: behaviour for row, behaviour in zip(rows, behaviours, strict=True)})
+        new = {
+            key: pair
+            for row in missing[start : start + _FACTS_PER_CHUNK]
+            for key, pair in zip(keys[row], asked[row], strict=True)
+            if key not in cache.known
+        }
+        behaviours = _ask(model, list(new.values()))
+        cache.append(dict(zip(new, behaviours, strict=True)))
     if on_count is not None:
         on_count(len(facts), len(facts))
-    return [cache.known[key].label(fact) for key, fact in zip(keys, facts, strict=True)]
+    return [_label(fact, [cache.known[key] for key in own]) for fact, own in zip(facts, keys, strict=True)]
+
+
+def _label(fact: Fact, behaviours: Sequence[_Behaviour]) -> BehaviourLabel:
+    return BehaviourLabel(
+        fact_id=fact.id,
+        right_without=tuple(exact_match(item.answer_without, fact.answers) for item in behaviours),
+        right_with=tuple(exact_match(item.answer_with, fact.answers) for item in behaviours),
+        answers_without=tuple(item.answer_without for item in behaviours),
+        probs_without=tuple(item.prob_without for item in behaviours),
+    )
 
 
 def label_cache_path(fingerprint: str, variant: str = "", folder: Path | None = None) -> Path:
@@ -124,19 +160,19 @@ def label_cache_path(fingerprint: str, variant: str = "", folder: Path | None = 
     return (folder or cache_home() / "labels") / f"{name}.jsonl"
 
 
-def behaviour_key(fact: Fact) -> str:
+def behaviour_key(fact: Fact, question: str) -> str:
     """Return 32 hex digits of what an answer depends on beside the model: fact, question, prompt wording."""
     parts = [
         fact.id,
-        CLOSED_BOOK_PREFIX + closed_book(fact.questions[-1]),
-        OPEN_BOOK_PREFIX + open_book(fact.questions[-1], [fact.text]),
+        CLOSED_BOOK_PREFIX + closed_book(question),
+        OPEN_BOOK_PREFIX + open_book(question, [fact.text]),
     ]
     return hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest()[:32]
 
 
-def _ask(model: LanguageModel, facts: Sequence[Fact]) -> list[_Behaviour]:
-    without = model.answer([closed_book(fact.questions[-1]) for fact in facts], CLOSED_BOOK_PREFIX)
-    given = model.answer([open_book(fact.questions[-1], [fact.text]) for fact in facts], OPEN_BOOK_PREFIX)
+def _ask(model: LanguageModel, asked: Sequence[tuple[Fact, str]]) -> list[_Behaviour]:
+    without = model.answer([closed_book(question) for _, question in asked], CLOSED_BOOK_PREFIX)
+    given = model.answer([open_book(question, [fact.text]) for fact, question in asked], OPEN_BOOK_PREFIX)
     return [
         _Behaviour(alone.text, alone.lowest_prob, helped.text)
         for alone, helped in zip(without, given, strict=True)

@@ -1,8 +1,4 @@
-"""One model looks at facts: one pass over each text and, where there is a question, one self-probe.
-
-The self-probe asks `questions[0]`; labels are found with `questions[-1]`, so that a head never sees the very
-prompt whose outcome it predicts.
-"""
+"""One model looks at facts: one pass over each text and, where there are questions, a self-probe."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from routers.features import Evidence, FeatureGroups, evidence_in, feature_vector
+from routers.wordings import probed_questions
 
 if TYPE_CHECKING:
     from carriers.text_model import AnswerMatch, TextModel
@@ -105,18 +102,27 @@ def _is_probed(fact: Fact, limit: Evidence) -> bool:
 
 def _observe_chunk(model: TextModel, facts: Sequence[Fact], limit: Evidence) -> list[FactObservation]:
     texts = model.forward_features([fact.text for fact in facts])
-    asked = [row for row, fact in enumerate(facts) if _is_probed(fact, limit)]
+    asked = [
+        (row, question)
+        for row, fact in enumerate(facts)
+        if _is_probed(fact, limit)
+        for question in probed_questions(fact)
+    ]
     found = model.match_answers(
-        [closed_book(facts[row].questions[0]) for row in asked],
-        [facts[row].answers[:MAX_PROBED_ANSWERS] for row in asked],
+        [closed_book(question) for _, question in asked],
+        [facts[row].answers[:MAX_PROBED_ANSWERS] for row, _ in asked],
         CLOSED_BOOK_PREFIX,
     )
-    matches: dict[int, AnswerMatch] = dict(zip(asked, found, strict=True))
+    matches: dict[int, list[AnswerMatch]] = {}
+    for (row, _), match in zip(asked, found, strict=True):
+        matches.setdefault(row, []).append(match)
     return [
         FactObservation(
             fact_id=fact.id,
             groups=feature_vector(
-                features, matches.get(row), None if limit is Evidence.TEXT else _answer_tokens(model, fact)
+                features,
+                matches.get(row, []),
+                None if limit is Evidence.TEXT else _answer_tokens(model, fact),
             ),
             text_flops=_text_flops(model, fact),
             probe_flops=_probe_flops(model, fact) if row in matches else 0.0,
@@ -132,9 +138,12 @@ def _text_flops(model: TextModel, fact: Fact) -> float:
 
 
 def _probe_flops(model: TextModel, fact: Fact) -> float:
-    prompt = len(model.prompt_ids(closed_book(fact.questions[0]), CLOSED_BOOK_PREFIX))
+    prompts = [
+        len(model.prompt_ids(closed_book(question), CLOSED_BOOK_PREFIX))
+        for question in probed_questions(fact)
+    ]
     lengths = [len(model.answer_ids(answer)) for answer in fact.answers[:MAX_PROBED_ANSWERS]]
-    return sum(model.flops(prompt + length, length) for length in lengths)
+    return sum(model.flops(prompt + length, length) for prompt in prompts for length in lengths)
 
 
 def _answer_tokens(model: TextModel, fact: Fact) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ import numpy as np
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from routers.features import feature_digest
 from routers.observation import MAX_PROBED_ANSWERS, FactObservation, observe
+from routers.wordings import probed_questions
 from sharpwave.settings import cache_home
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def observe_once(
 
 def observation_key(fact: Fact) -> str:
     """Return 32 hex digits of what an observation depends on beside the model: fact, question, answers probed."""
-    asked = [CLOSED_BOOK_PREFIX + closed_book(question) for question in fact.questions[:1]]
+    asked = [CLOSED_BOOK_PREFIX + closed_book(question) for question in probed_questions(fact)]
     parts = [fact.id, fact.text, *asked, *fact.answers[:MAX_PROBED_ANSWERS]]
     return hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest()[:32]
 

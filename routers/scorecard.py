@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from routers.calibration import CascadeScores, lost_facts
+from routers.calibration import CascadeScores, lost_answers
 from routers.stage_heads import ACTIONS
 from sharpwave.records import RouteAction
 from sharpwave.statistics import auc, expected_calibration_error, wilson_interval
@@ -16,7 +16,7 @@ from sharpwave.statistics import auc, expected_calibration_error, wilson_interva
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from routers.heads import Prices
+    from routers.stage_heads import Prices
 
 RESAMPLES = 200
 _KNOWN = ACTIONS.index(RouteAction.NON_WRITE)
@@ -62,11 +62,11 @@ def score_router(scores: CascadeScores, prices: Prices, seed: int, resamples: in
         `loss` (of the full store's answers), `prunable_pruned`, `storage_ratio`, `escalation_rate`.
     """
     decided = scores.decided(prices.escalation)
-    writes = decided.gain > prices.storage
+    writes = prices.writes(decided)
     likeliest = decided.class_probs.argmax(axis=1)
-    known = scores.em_without
+    known = scores.known
     resampler = _Resampler(scores.groups, seed, resamples)
-    lost = lost_facts(decided.gain, scores.em_with, known, prices.storage)
+    lost = lost_answers(writes, scores.em_with, scores.em_without)
     updates = scores.classes == _UPDATE
     figures = {
         "auc_small": resampler.figure(_auc_of(scores.small.class_probs[:, _KNOWN], known)),
@@ -75,7 +75,7 @@ def score_router(scores: CascadeScores, prices: Prices, seed: int, resamples: in
         "macro_f1": resampler.figure(lambda rows: macro_f1(scores.classes[rows], likeliest[rows])),
         "ece": resampler.figure(_ece_of(decided.class_probs[:, _KNOWN], known)),
         "update_recall": _proportion(writes[updates]),
-        "loss": _proportion(lost[scores.em_with]),
+        "loss": resampler.figure(_ratio_of(lost, scores.em_with)),
         "prunable_pruned": _proportion(~writes[known]),
         "storage_ratio": _proportion(writes),
         "escalation_rate": _proportion(scores.escalated(prices.escalation)),
@@ -141,6 +141,12 @@ def _ece_of(
 ) -> Callable[[NDArray[np.intp]], float | None]:
     inside = np.clip(probs, 0.0, 1.0)
     return lambda rows: expected_calibration_error(inside[rows], known[rows])
+
+
+def _ratio_of(
+    part: NDArray[np.float64], whole: NDArray[np.float64]
+) -> Callable[[NDArray[np.intp]], float | None]:
+    return lambda rows: float(part[rows].sum() / whole[rows].sum()) if whole[rows].sum() else None
 
 
 def _proportion(flags: NDArray[np.bool_]) -> Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from routers.features import Evidence, FloatArray, evidence_in, feature_matrix, 
 from routers.linear import LEAST_GAIN, Array64, HiddenReduction, LinearMap, Standardiser, softmax
 from sharpwave.records import RouteAction
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 ACTIONS = (RouteAction.NON_WRITE, RouteAction.WRITE_NEW, RouteAction.WRITE_UPDATE)
 """Order of the columns of class probabilities."""
-
-GainKind = Literal["logistic", "ridge"]
+_UPDATE = ACTIONS.index(RouteAction.WRITE_UPDATE)
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,33 @@ class StageScores:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """When to write and when to ask.
+
+    Write if the expected gain is above `storage`, or the probability of an update above `update`: a belief left
+    uncorrected costs most. Ask the large model if the gate is above `escalation`.
+    """
+
+    storage: float
+    escalation: float
+    update: float = 1.0
+
+    def writes(self, scores: StageScores) -> NDArray[np.bool_]:
+        """Tell which facts are stored, [n]."""
+        return np.asarray((scores.gain > self.storage) | (scores.class_probs[:, _UPDATE] > self.update))
+
+
+@dataclass(frozen=True)
 class EvidenceHead:
-    """The head for one kind of evidence: a standardiser, a class map and a gain map."""
+    """The head for one kind of evidence: a standardiser, a class map, and the gain of storing what is not known.
+
+    The expected gain is a multiple of the probability that the fact is not known. A regression on the gain itself
+    was worse at telling what can be dropped: it spends itself on which facts the reader can read.
+    """
 
     standardiser: Standardiser
     classes: LinearMap
-    gain: LinearMap
-    gain_kind: GainKind
+    gain_scale: float
 
     def inputs(self, table: FloatArray, hidden: Array64) -> Array64:
         """Join standardised features and reduced hidden states; shape [rows, features + kept]."""
@@ -52,10 +74,8 @@ class EvidenceHead:
 
     def score(self, table: FloatArray, hidden: Array64) -> StageScores:
         """Score rows of `feature_matrix` with their reduced hidden states."""
-        inputs = self.inputs(table, hidden)
-        return StageScores(
-            softmax(self.classes.apply(inputs)), predicted_gain(self.gain, self.gain_kind, inputs)
-        )
+        probs = softmax(self.classes.apply(self.inputs(table, hidden)))
+        return StageScores(probs, np.clip(self.gain_scale * (1 - probs[:, 0]), LEAST_GAIN, 1.0))
 
 
 @dataclass(frozen=True)
@@ -82,10 +102,3 @@ class StageHeads:
         """Fall back to less evidence where no head was trained for the kind at hand."""
         fitting = [kind for kind in self.by_evidence if kind.rank <= evidence.rank]
         return max(fitting, key=lambda kind: kind.rank)
-
-
-def predicted_gain(gain: LinearMap, kind: GainKind, inputs: Array64) -> Array64:
-    """Return the expected gain of each row, in [LEAST_GAIN, 1]."""
-    raw = gain.apply(inputs)[:, 0]
-    value = 1.0 / (1.0 + np.exp(-np.clip(raw, -40, 40))) if kind == "logistic" else raw
-    return np.clip(value, LEAST_GAIN, 1.0)

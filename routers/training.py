@@ -16,6 +16,7 @@ from routers.calibration import (
     CascadeScores,
     OperatingPoint,
     certify_storage_price,
+    certify_update_price,
     frontier,
     loss_over_resplits,
     operating_point,
@@ -27,9 +28,9 @@ from routers.features import Evidence
 from routers.gate import gate_inputs
 from routers.gate_fitting import FittedGate, compare_gates, fit_gate
 from routers.head_fitting import FittedStage, StageTargets, fit_stage
-from routers.heads import Prices, RouterHeads
+from routers.heads import RouterHeads
 from routers.scorecard import score_router
-from routers.stage_heads import ACTIONS
+from routers.stage_heads import ACTIONS, Prices
 from sharpwave.records import RouteAction
 from sharpwave.statistics import auc
 
@@ -50,7 +51,8 @@ class RouterTraining:
         small_limit: Most evidence the small model makes use of; its self-probe about doubles its cost.
         large_limit: Most evidence the large model makes use of.
         target_em_loss: Share of the full store's right answers that may be lost.
-        confidence: Confidence of that promise.
+        target_update_recall: Least share of updates that are stored.
+        confidence: Confidence of both promises.
         max_escalation: Largest share of facts sent on to the large model.
         resplits: Random halvings that check the promise.
     """
@@ -61,6 +63,7 @@ class RouterTraining:
     small_limit: Evidence = Evidence.SPAN
     large_limit: Evidence = Evidence.PROBE
     target_em_loss: float = 0.02
+    target_update_recall: float = 0.95
     confidence: float = 0.95
     max_escalation: float = 0.3
     resplits: int = 100
@@ -178,7 +181,8 @@ def _train(
         }
         for kind, (prices, promise) in promises.items()
     }
-    return TrainedRouter(heads, card, {kind.value: frontier(part) for kind, part in scores.items()})
+    points = {kind.value: frontier(part, heads.prices[kind].update) for kind, part in scores.items()}
+    return TrainedRouter(heads, card, points)
 
 
 def _fit_stage(
@@ -226,14 +230,23 @@ def _calibrate(
     escalation = price_for_rate(scores.gate, settings.max_escalation)
     promise = certify_storage_price(
         scores.decided(escalation).gain,
-        scores.em_with,
-        scores.em_without,
+        scores.drawn_with,
+        scores.drawn_without,
         target_loss=settings.target_em_loss,
         confidence=settings.confidence,
     )
-    point = operating_point(scores, promise.storage_price, escalation)
-    return Prices(promise.storage_price, escalation), {
+    updates = certify_update_price(
+        scores.decided(escalation),
+        scores.classes,
+        promise.storage_price,
+        target_recall=settings.target_update_recall,
+        confidence=settings.confidence,
+    )
+    prices = Prices(promise.storage_price, escalation, updates.update_price)
+    point = operating_point(scores, prices)
+    return prices, {
         **promise.to_json(),
+        "updates": asdict(updates),
         "calibration_point": asdict(point),
     }
 
@@ -255,7 +268,7 @@ def _report(
     )
     return {
         **score_router(report, prices, settings.seed).to_json(),
-        "operating_point": asdict(operating_point(report, prices.storage, prices.escalation)),
+        "operating_point": asdict(operating_point(report, prices)),
         "realised_loss_mean": float(losses.mean()),
         "realised_loss_violations": float((losses > settings.target_em_loss).mean()),
         "resplits": settings.resplits,
@@ -277,7 +290,8 @@ def _card(
                 "facts": len(items),
                 "subjects": len({item.group for item in items}),
                 "classes": dict(Counter(item.label.action.value for item in items)),
-                "right_with_fact": sum(item.label.em_with for item in items),
+                "em_with_fact": float(np.mean([item.label.em_with for item in items])),
+                "em_without_fact": float(np.mean([item.label.em_without for item in items])),
             }
             for name, items in sets.items()
         },
@@ -291,7 +305,7 @@ def _auc_by_evidence(heads: RouterHeads, report: Sequence[RoutingExample]) -> di
     known_column = ACTIONS.index(RouteAction.NON_WRITE)
     for kind in Evidence:
         chosen = [item for item in report if item.small.evidence(kind) is kind]
-        known = [item.label.em_without for item in chosen]
+        known = [item.label.is_known for item in chosen]
         for name, stage in (("small", heads.small), ("large", heads.large)):
             rows = [item.small.groups if name == "small" else item.large.groups for item in chosen]
             probs = stage.score(rows, kind).class_probs[:, known_column]

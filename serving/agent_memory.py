@@ -136,6 +136,7 @@ class AgentMemory:
                 heads,
                 storage_price=chosen.storage_price,
                 escalation_price=chosen.escalation_price,
+                update_price=chosen.update_price,
                 use_self_probe=chosen.use_self_probe,
             )
             self._router = (current, router)

@@ -188,6 +188,7 @@ class RouteDecision(Record):
     gate_value: float | None = None
     storage_price: float
     escalation_price: float
+    update_price: float = 1.0
     evidence: str = ""
     router_version: str
     generation: int

@@ -117,6 +117,8 @@ class RouterSettings(SettingsGroup):
     """Gain in exact match below which a fact is not stored; null takes the heads' calibrated price."""
     escalation_price: NonNegativeFloat | None = None
     """Gain in utility below which the large model is not asked; null takes the heads' calibrated price."""
+    update_price: float | None = Field(default=None, ge=0, le=1)
+    """Probability of an update above which a fact is stored whatever its gain; null takes the calibrated price."""
     use_self_probe: bool = True
     """Whether a fact that comes with a question is also judged by trying to answer that question."""
 

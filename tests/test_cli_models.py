@@ -233,7 +233,10 @@ def test_label_counts_what_the_model_knows_and_writes_every_answer(home, taken):
     )
     assert shares["right_with_fact"]["n"] == 2
     lines = [json.loads(line) for line in (home / "labels.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [(line["em_without"], line["em_with"]) for line in lines] == [(True, True), (False, True)]
+    assert [(line["right_without"], line["right_with"]) for line in lines] == [
+        ([True], [True]),
+        ([False], [True]),
+    ]
     told = run(home, "label", "to-label.jsonl")
     assert "1 fact left out: behaviour cannot label a fact without a question" in told.stderr
     assert "left out: to-label.jsonl, line 4" in told.stderr

@@ -9,7 +9,7 @@ import pytest
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from routers.examples import RoutingExample
-from routers.labels import BehaviourLabel, label_action
+from routers.labels import BehaviourLabel
 from routers.observation import observe
 from routers.training import RouterTraining, train_router
 from serving.agent_memory import AgentMemory
@@ -40,7 +40,7 @@ def heads_folder(models, tmp_path_factory):
         RoutingExample(
             one,
             other,
-            BehaviourLabel(fact.id, place % 3 == 0, True, "", 0.1, label_action(place % 3 == 0, 0.1)),
+            BehaviourLabel(fact.id, (place % 3 == 0,), (True,), ("",), (0.1,)),
             fact.id,
         )
         for place, (fact, one, other) in enumerate(seen)

@@ -19,6 +19,7 @@ from routers.labels import (
 )
 from routers.observation import answer_place, observation_flops, observe, usable_evidence
 from routers.training import RouterTraining, train_router
+from routers.wordings import labelling_questions, probed_questions
 from sharpwave.errors import InputError
 from sharpwave.records import Fact, RouteAction, RouteStage
 
@@ -91,7 +92,7 @@ def heads(small, large, facts):
     examples = []
     for place, (fact, one, other) in enumerate(seen):
         known, prob = place % 4 == 0, 0.9 if place % 4 == 1 else 0.1
-        label = BehaviourLabel(fact.id, known, True, "x", prob, label_action(known, prob))
+        label = BehaviourLabel(fact.id, (known,), (True,), ("x",), (prob,))
         examples.append(RoutingExample(one, other, label, fact.id))
     sets = [examples[start::3] for start in range(3)]
     return train_router(
@@ -179,23 +180,55 @@ def test_progress_is_counted(small, facts):
 
 
 @pytest.mark.parametrize(
-    ("em_without", "prob", "action"),
+    ("right", "probs", "action"),
     [
-        (True, 0.1, RouteAction.NON_WRITE),
-        (False, 0.5, RouteAction.WRITE_UPDATE),
-        (False, 0.49, RouteAction.WRITE_NEW),
+        ([True], [0.1], RouteAction.NON_WRITE),
+        ([False], [0.5], RouteAction.WRITE_UPDATE),
+        ([False], [0.49], RouteAction.WRITE_NEW),
+        ([True, True], [0.9, 0.1], RouteAction.NON_WRITE),
+        ([True, False], [0.9, 0.1], RouteAction.WRITE_NEW),
+        ([True, False], [0.1, 0.9], RouteAction.WRITE_UPDATE),
+        ([False, False], [0.1, 0.9], RouteAction.WRITE_UPDATE),
     ],
 )
-def test_classes_follow_from_behaviour(em_without, prob, action):
-    assert label_action(em_without, prob) is action
+def test_classes_follow_from_behaviour_in_every_wording(right, probs, action):
+    assert label_action(right, probs) is action
+    label = BehaviourLabel("f", tuple(right), (True,) * len(right), ("",) * len(right), tuple(probs))
+    assert label.action is action
+    assert label.is_known is (action is RouteAction.NON_WRITE)
 
 
 def test_gain_is_with_minus_without():
     values = [
-        BehaviourLabel("f", without, with_it, "", 0.0, RouteAction.NON_WRITE).gain
-        for without, with_it in ((True, True), (False, True), (True, False))
+        BehaviourLabel("f", without, with_it, ("", ""), (0.0, 0.0)).gain
+        for without, with_it in (
+            ((True, True), (True, True)),
+            ((False, False), (True, True)),
+            ((True, False), (True, True)),
+            ((True, True), (False, True)),
+        )
     ]
-    assert values == [0, 1, -1]
+    assert values == [0, 1, 0.5, -0.5]
+
+
+def test_the_drawn_question_is_one_of_those_asked_and_depends_on_the_fact_alone():
+    drawn = {}
+    for place in range(40):
+        label = BehaviourLabel(f"fact {place}", (True, False), (False, True), ("", ""), (0.0, 0.0))
+        drawn.setdefault(label.drawn, []).append(place)
+        assert label.drawn == label.drawn
+    assert set(drawn) == {(True, False), (False, True)}
+    assert min(map(len, drawn.values())) > 10
+
+
+@pytest.mark.parametrize(
+    ("count", "probed", "labelled"),
+    [(0, "", ""), (1, "a", "a"), (2, "a", "b"), (3, "ab", "c"), (4, "ab", "cd"), (6, "ab", "ef")],
+)
+def test_questions_are_probed_or_kept_for_labels_never_both(count, probed, labelled):
+    fact = a_fact(0, questions=tuple("abcdef"[:count]), answers=("Oslo",) if count else ())
+    assert "".join(probed_questions(fact)) == probed
+    assert "".join(labelling_questions(fact)) == labelled
 
 
 class Counting:
@@ -220,10 +253,10 @@ def test_labels_are_kept_and_a_changed_alias_changes_them_without_asking(small, 
     assert model.prompts == 4  # two different facts, without and with
     assert first[0] == first[2]
     assert not first[0].em_without
-    given = first[0].answer_without
+    given = first[0].answers_without[0]
     again = label_facts(model, [a_fact(0, answers=("Oslo", given or "?"))], cache_folder=tmp_path)
     assert model.prompts == 4
-    assert again[0].em_without is bool(given)
+    assert again[0].is_known is bool(given)
     assert label_facts(model, [a_fact(0)], variant="adapter1", cache_folder=tmp_path)
     assert model.prompts == 6
     assert {path.stem for path in tmp_path.iterdir()} == {"tiny1", "tiny1-adapter1"}
@@ -251,11 +284,11 @@ def test_a_killed_labelling_goes_on_where_it_stopped(small, tmp_path, monkeypatc
 
 
 def test_key_depends_on_question_and_wording(monkeypatch):
-    key = behaviour_key(a_fact(0))
-    assert behaviour_key(a_fact(0, answers=("Oslo",))) == key
-    assert behaviour_key(a_fact(0, questions=("Where is office 0?",))) != key
+    key = behaviour_key(a_fact(0), "Where?")
+    assert behaviour_key(a_fact(0, answers=("Oslo",)), "Where?") == key
+    assert behaviour_key(a_fact(0), "Where is office 0?") != key
     monkeypatch.setattr("routers.labels.CLOSED_BOOK_PREFIX", "Other words.\n")
-    assert behaviour_key(a_fact(0)) != key
+    assert behaviour_key(a_fact(0), "Where?") != key
 
 
 def test_labels_need_a_question_and_training_two(small, large, tmp_path):
@@ -290,7 +323,9 @@ def test_decisions_are_complete_and_in_order(small, large, heads, facts):
         assert decision.generation == 3
         assert decision.router_version == heads.version
         assert "\n" not in decision.reason
-        assert decision.action.is_write == (decision.expected_gain > decision.storage_price)
+        has_gain = decision.expected_gain > decision.storage_price
+        may_be_update = decision.p_write_update > decision.update_price
+        assert decision.action.is_write == (has_gain or may_be_update)
         expected_stage = (
             RouteStage.LARGE if decision.gate_value > decision.escalation_price else RouteStage.SMALL
         )
@@ -303,12 +338,21 @@ def test_extreme_prices(small, large, heads, facts):
     everything = CascadeRouter(small, large, heads, storage_price=0.0, escalation_price=1e9).decide(facts, 0)
     assert all(decision.action.is_write for decision in everything)
     assert {decision.stage for decision in everything} == {RouteStage.SMALL}
-    nothing = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9).decide(facts, 0)
+    dear = {"storage_price": 1.0, "escalation_price": -1e9}
+    nothing = CascadeRouter(small, large, heads, **dear, update_price=1.0).decide(facts, 0)
     assert {decision.action for decision in nothing} == {RouteAction.NON_WRITE}
     assert {decision.stage for decision in nothing} == {RouteStage.LARGE}
     for cheap, dear in zip(everything, nothing, strict=True):
         assert dear.flops > cheap.flops > 0
         assert dear.model_validate_json(dear.model_dump_json()) == dear
+
+
+def test_a_possible_update_is_stored_and_the_reason_says_so(small, large, heads, facts):
+    router = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=1e9, update_price=0.0)
+    for decision in router.decide(facts, 0):
+        assert decision.action.is_write
+        assert decision.update_price == 0.0
+        assert "but an update with probability" in decision.reason
 
 
 def test_written_facts_get_the_likelier_class(small, large, heads, facts):
@@ -318,7 +362,7 @@ def test_written_facts_get_the_likelier_class(small, large, heads, facts):
 
 
 def test_a_slot_conflict_is_never_dropped_and_costs_no_escalation(small, large, heads, facts):
-    router = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9)
+    router = CascadeRouter(small, large, heads, storage_price=1.0, escalation_price=-1e9, update_price=1.0)
     conflict = facts[4].id
     decisions = router.decide(facts, 1, conflicting_ids={conflict})
     assert decisions[4].action is RouteAction.WRITE_UPDATE

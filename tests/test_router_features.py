@@ -51,7 +51,7 @@ def named(groups, group, members):
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5, 400])
 def test_every_text_gives_the_same_finite_lengths(length):
-    groups = feature_vector(reading(np.linspace(0, 3, length)), PROBE, (0, length))
+    groups = feature_vector(reading(np.linspace(0, 3, length)), [PROBE], (0, length))
     assert {name: len(values) for name, values in groups.items()} == {**GROUP_SIZES, "hidden": 6}
     assert all(np.isfinite(values).all() and values.dtype == np.float32 for values in groups.values())
 
@@ -87,21 +87,46 @@ def test_a_span_beyond_the_part_that_was_read_is_no_span():
 
 
 def test_probe_values_and_an_impossible_probability():
-    values = named(feature_vector(reading([1]), PROBE), "probe", PROBE_FEATURES)
+    values = named(feature_vector(reading([1]), [PROBE]), "probe", PROBE_FEATURES)
     assert values == pytest.approx({
         "has_probe": 1,
-        "matched": 1,
-        "lowest_prob": 0.25,
-        "log_lowest_prob": np.log(0.25),
-        "margin": 1.5,
-        "choice_prob": 0.5,
-        "entropy": 2.0,
-        "other_belief": 0.0,
+        "matched_mean": 1,
+        "matched_min": 1,
+        "matched_max": 1,
+        "lowest_prob_mean": 0.25,
+        "log_lowest_prob_mean": np.log(0.25),
+        "log_lowest_prob_min": np.log(0.25),
+        "margin_mean": 1.5,
+        "margin_min": 1.5,
+        "choice_prob_mean": 0.5,
+        "entropy_mean": 2.0,
+        "other_belief_mean": 0.0,
+        "other_belief_max": 0.0,
     })
     sure_not = replace(PROBE, matched=False, lowest_prob=0.0, margin=-90.0, choice_prob=0.75)
-    values = named(feature_vector(reading([1]), sure_not), "probe", PROBE_FEATURES)
+    values = named(feature_vector(reading([1]), [sure_not]), "probe", PROBE_FEATURES)
     assert np.isfinite(list(values.values())).all()
-    assert values["other_belief"] == 0.75
+    assert values["other_belief_mean"] == 0.75
+
+
+def test_several_wordings_are_told_by_mean_and_extremes():
+    other = replace(PROBE, matched=False, lowest_prob=0.01, margin=-2.5, choice_prob=0.9, entropy=1.0)
+    values = named(feature_vector(reading([1]), [PROBE, other]), "probe", PROBE_FEATURES)
+    assert values == pytest.approx({
+        "has_probe": 1,
+        "matched_mean": 0.5,
+        "matched_min": 0,
+        "matched_max": 1,
+        "lowest_prob_mean": 0.13,
+        "log_lowest_prob_mean": (np.log(0.25) + np.log(0.01)) / 2,
+        "log_lowest_prob_min": np.log(0.01),
+        "margin_mean": -0.5,
+        "margin_min": -2.5,
+        "choice_prob_mean": 0.7,
+        "entropy_mean": 1.5,
+        "other_belief_mean": 0.45,
+        "other_belief_max": 0.9,
+    })
 
 
 def test_infinite_statistics_do_not_reach_the_heads():
@@ -112,12 +137,12 @@ def test_infinite_statistics_do_not_reach_the_heads():
 @pytest.mark.parametrize(
     ("probe", "span", "limit", "expected"),
     [
-        (PROBE, (0, 1), Evidence.PROBE, Evidence.PROBE),
-        (PROBE, None, Evidence.PROBE, Evidence.PROBE),
-        (PROBE, (0, 1), Evidence.SPAN, Evidence.SPAN),
-        (PROBE, None, Evidence.SPAN, Evidence.TEXT),
-        (None, (0, 1), Evidence.PROBE, Evidence.SPAN),
-        (PROBE, (0, 1), Evidence.TEXT, Evidence.TEXT),
+        ([PROBE], (0, 1), Evidence.PROBE, Evidence.PROBE),
+        ([PROBE], None, Evidence.PROBE, Evidence.PROBE),
+        ([PROBE], (0, 1), Evidence.SPAN, Evidence.SPAN),
+        ([PROBE], None, Evidence.SPAN, Evidence.TEXT),
+        ([], (0, 1), Evidence.PROBE, Evidence.SPAN),
+        ([PROBE], (0, 1), Evidence.TEXT, Evidence.TEXT),
     ],
 )
 def test_evidence_is_what_is_there_up_to_the_limit(probe, span, limit, expected):
@@ -125,7 +150,7 @@ def test_evidence_is_what_is_there_up_to_the_limit(probe, span, limit, expected)
 
 
 def test_matrix_columns_are_the_names_in_order():
-    rows = [feature_vector(reading([1, 2, 3]), PROBE, (1, 2)), feature_vector(reading([4]))]
+    rows = [feature_vector(reading([1, 2, 3]), [PROBE], (1, 2)), feature_vector(reading([4]))]
     for kind in Evidence:
         names = feature_names(kind)
         table = feature_matrix(rows, kind)

@@ -5,8 +5,10 @@ import pytest
 
 from routers.calibration import (
     STORAGE_PRICES,
+    UPDATE_PRICES,
     CascadeScores,
     certify_storage_price,
+    certify_update_price,
     empirical_storage_price,
     frontier,
     loss_over_resplits,
@@ -15,7 +17,8 @@ from routers.calibration import (
 )
 from routers.gate import realised_utility, utility_of_asking
 from routers.gate_fitting import caught_utility, compare_gates
-from routers.stage_heads import StageScores
+from routers.stage_heads import ACTIONS, Prices, StageScores
+from sharpwave.records import RouteAction
 
 TARGET = 0.02
 
@@ -40,8 +43,10 @@ def world(n, seed, *, sharpness=4.0):
         large=StageScores(probabilities(1 - large), large),
         gate=0.25 - np.abs(small - 0.3) + rng.normal(0, 0.01, n),
         classes=np.where(known, 0, rng.integers(1, 3, n)),
-        em_without=known,
-        em_with=answered,
+        em_without=known.astype(float),
+        em_with=answered.astype(float),
+        drawn_without=known,
+        drawn_with=answered,
         small_flops=np.full(n, 1.0),
         large_flops=np.full(n, 4.0),
         groups=tuple(f"subject {place // 4}" for place in range(n)),
@@ -50,7 +55,11 @@ def world(n, seed, *, sharpness=4.0):
 
 def certified(scores, escalation, **options):
     return certify_storage_price(
-        scores.decided(escalation).gain, scores.em_with, scores.em_without, target_loss=TARGET, **options
+        scores.decided(escalation).gain,
+        scores.drawn_with,
+        scores.drawn_without,
+        target_loss=TARGET,
+        **options,
     )
 
 
@@ -63,7 +72,7 @@ def test_the_promise_is_broken_no_more_often_than_it_says():
         escalation = price_for_rate(sample.gate, 0.4)
         promise = certified(sample, escalation)
         assert promise.p_value <= 0.05
-        losses.append(operating_point(population, promise.storage_price, escalation).em_loss)
+        losses.append(operating_point(population, Prices(promise.storage_price, escalation)).em_loss)
     # 200 draws at 5 %: more than 18 happen by chance in fewer than 1 of 100 runs
     assert sum(loss > TARGET for loss in losses) <= 18
     assert np.mean(losses) > TARGET / 3  # a procedure that dares nothing gives storage away
@@ -83,14 +92,14 @@ def test_too_few_facts_keep_the_promise_by_storing_everything():
     promise = certified(few, 0.0)
     assert (promise.storage_price, promise.errors) == (0.0, 0)
     assert promise.n < promise.least_n == 149
-    point = operating_point(few, promise.storage_price, 0.0)
+    point = operating_point(few, Prices(promise.storage_price, 0.0))
     assert (point.storage_ratio, point.em_loss, point.em_retention) == (1.0, 0.0, 1.0)
 
 
 def test_no_facts_at_all():
     nothing = world(100, seed=3).subset(np.zeros(0, dtype=np.intp))
     assert certified(nothing, 0.0).storage_price == 0.0
-    point = operating_point(nothing, 0.1, 0.0)
+    point = operating_point(nothing, Prices(0.1, 0.0))
     assert (point.n, point.em, point.routing_cost_ratio, point.em_loss) == (0, 0.0, 0.0, 0.0)
     assert price_for_rate(nothing.gate, 0.4) == 0.0
     assert caught_utility(nothing.gate, nothing.gate, 0.4) == 0.0
@@ -98,7 +107,7 @@ def test_no_facts_at_all():
 
 def test_a_higher_storage_price_stores_less_and_loses_more():
     scores = world(3000, seed=4)
-    points = [operating_point(scores, price, 0.1) for price in STORAGE_PRICES]
+    points = [operating_point(scores, Prices(price, 0.1)) for price in STORAGE_PRICES]
     stored = [point.storage_ratio for point in points]
     lost = [point.em_loss for point in points]
     assert stored == sorted(stored, reverse=True)
@@ -109,7 +118,7 @@ def test_a_higher_storage_price_stores_less_and_loses_more():
 
 def test_a_higher_escalation_price_asks_less_and_costs_less():
     scores = world(3000, seed=4)
-    points = [operating_point(scores, 0.1, price) for price in np.linspace(-1, 1, 21)]
+    points = [operating_point(scores, Prices(0.1, price)) for price in np.linspace(-1, 1, 21)]
     assert (points[0].escalation_rate, points[-1].escalation_rate) == (1.0, 0.0)
     assert points[0].routing_cost_ratio == pytest.approx(1.25)
     assert points[-1].routing_cost_ratio == pytest.approx(0.25)
@@ -138,13 +147,15 @@ def test_point_by_hand():
         large=StageScores(probabilities(1 - gain), gain),
         gate=np.array([1.0, 0.0, 0.0, 0.0]),
         classes=np.array([0, 0, 1, 2]),
-        em_without=known,
-        em_with=np.array([True, False, True, True]),
+        em_without=known.astype(float),
+        em_with=np.array([1.0, 0.0, 1.0, 1.0]),
+        drawn_without=known,
+        drawn_with=np.array([True, False, True, True]),
         small_flops=np.ones(4),
         large_flops=np.full(4, 3.0),
         groups=("a", "b", "c", "d"),
     )
-    point = operating_point(scores, 0.5, 0.5)
+    point = operating_point(scores, Prices(0.5, 0.5))
     # dropped: known with hit, unknown lost; written: known but misread, unknown with hit
     assert (point.em, point.em_full_store, point.em_no_memory) == (0.5, 0.75, 0.5)
     assert point.em_retention == pytest.approx(2 / 3)
@@ -163,11 +174,61 @@ def test_frontier_spans_from_store_all_to_large_only():
     assert all(row.n == 1500 for row in rows)
 
 
+def update_scores(probs, gain=0.01):
+    probs = np.asarray(probs, dtype=float)
+    return StageScores(np.stack([1 - probs, np.zeros(len(probs)), probs], axis=1), np.full(len(probs), gain))
+
+
+UPDATE = ACTIONS.index(RouteAction.WRITE_UPDATE)
+
+
+def test_a_possible_update_is_stored_whatever_its_gain():
+    scores = update_scores([0.02, 0.2, 0.2], gain=0.1)
+    assert Prices(0.5, 0.0).writes(scores).tolist() == [False, False, False]
+    assert Prices(0.5, 0.0, update=0.1).writes(scores).tolist() == [False, True, True]
+    assert Prices(0.05, 0.0).writes(scores).all()
+
+
+def test_the_update_price_is_the_highest_that_can_be_certified():
+    probs = np.linspace(0.05, 0.9, 200)
+    promise = certify_update_price(update_scores(probs), np.full(200, UPDATE), 0.5)
+    assert promise.is_certified
+    # of 200, at most 4 misses prove a recall of 95 % with 95 % confidence
+    assert promise.missed == (probs <= promise.update_price).sum() <= 4
+    dearer = UPDATE_PRICES[UPDATE_PRICES.index(promise.update_price) + 1]
+    assert (probs <= dearer).sum() > 4
+
+
+def test_the_promise_about_updates_is_broken_no_more_often_than_it_says():
+    rng = np.random.default_rng(5)
+    population = update_scores(rng.beta(1, 3, size=50_000))
+    broken = 0
+    for _ in range(300):
+        chosen = rng.integers(50_000, size=150).tolist()
+        promise = certify_update_price(population.rows(chosen), np.full(150, UPDATE), 0.5)
+        recall = Prices(0.5, 0.0, promise.update_price).writes(population).mean()
+        broken += recall < 0.95
+    assert broken <= 300 * 0.05 + 8
+
+
+def test_too_few_updates_certify_nothing_and_change_nothing():
+    promise = certify_update_price(update_scores([0.9] * 40), np.full(40, UPDATE), 0.5)
+    assert not promise.is_certified
+    assert promise.update_price == 1.0
+    assert certify_update_price(update_scores([]), np.zeros(0, dtype=int), 0.5).n == 0
+
+
+def test_updates_that_are_stored_for_their_gain_need_no_price():
+    promise = certify_update_price(update_scores(np.full(100, 1e-6), gain=0.9), np.full(100, UPDATE), 0.5)
+    assert promise.update_price == pytest.approx(0.9)
+    assert promise.missed == 0
+
+
 def test_empirical_price_is_above_the_certified_one():
     scores = world(1500, seed=7)
     gain = scores.decided(0.0).gain
     loose = empirical_storage_price(gain, scores.em_with, scores.em_without, TARGET)
-    assert operating_point(scores, loose, 0.0).em_loss <= TARGET
+    assert operating_point(scores, Prices(loose, 0.0)).em_loss <= TARGET
     assert loose > certified(scores, 0.0).storage_price
 
 

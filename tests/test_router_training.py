@@ -12,7 +12,7 @@ from routers.examples import RoutingExample, cascade_scores
 from routers.features import Evidence, feature_vector
 from routers.head_fitting import fit_classes, fit_ridge, group_folds
 from routers.heads import ARRAYS_FILE, CARD_FILE, FRONTIER_FILE, HEADS_FILE, RouterHeads, load_card
-from routers.labels import BehaviourLabel, label_action
+from routers.labels import BehaviourLabel
 from routers.linear import LinearMap, softmax
 from routers.observation import FactObservation
 from routers.scorecard import confusion_counts, macro_f1
@@ -41,7 +41,7 @@ def observation(rng, fact_id, known, confident, noise, *, tokens=8, bare=False):
     margin = float((2.0 if known else -2.0) + rng.normal(0, noise))
     prob = float(1 / (1 + np.exp(-margin)))
     probe = AnswerMatch(margin > 0, prob, margin, 0.8 if confident else 0.3, 1.0, "x", 6)
-    groups = feature_vector(features, None if bare else probe, None if bare else (tokens - 2, tokens))
+    groups = feature_vector(features, [] if bare else [probe], None if bare else (tokens - 2, tokens))
     return FactObservation(fact_id, groups, text_flops=1.0, probe_flops=0.0 if bare else 0.5)
 
 
@@ -52,9 +52,7 @@ def examples(n, seed, prefix, *, bare_share=0.2):
         known, confident, bare = rng.random() < 0.4, rng.random() < 0.5, rng.random() < bare_share
         prob = 0.9 if confident else 0.2
         fact_id = f"{prefix}-{place}"
-        label = BehaviourLabel(
-            fact_id, known, bool(rng.random() < 0.97), "x", prob, label_action(known, prob)
-        )
+        label = BehaviourLabel(fact_id, (known,), (bool(rng.random() < 0.97),), ("x",), (prob,))
         small = observation(rng, fact_id, known, confident, noise=1.2, bare=bare)
         large = observation(rng, fact_id, known, confident, noise=0.5, bare=bare)
         large = replace(large, text_flops=4.0, probe_flops=large.probe_flops * 4)
@@ -99,7 +97,7 @@ def test_every_kind_of_evidence_has_prices_gate_and_frontier(trained, sets):
     for kind in Evidence:
         scores = cascade_scores(trained.heads, sets[2], kind)
         prices = trained.heads.prices[kind]
-        point = operating_point(scores, prices.storage, prices.escalation)
+        point = operating_point(scores, prices)
         assert point.escalation_rate <= SETTINGS.max_escalation + 0.1
         assert point.em_loss <= 0.05
         assert point.storage_ratio < 1.0
@@ -222,7 +220,7 @@ def test_a_router_of_bare_texts_only(tmp_path):
 
 
 def test_tiny_sets_without_some_class_still_train():
-    sets = [[item for item in examples(30, seed, f"s{seed}") if item.label.em_without] for seed in range(3)]
+    sets = [[item for item in examples(30, seed, f"s{seed}") if item.label.is_known] for seed in range(3)]
     trained = train_router(*sets, replace(SETTINGS, resplits=2), **MODELS)
     scores = cascade_scores(trained.heads, sets[2], Evidence.TEXT)
     assert (scores.decided(0.0).class_probs.argmax(axis=1) == 0).all()

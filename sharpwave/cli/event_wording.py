@@ -61,4 +61,10 @@ def _route(payload: dict[str, Any]) -> str:
         return f"{action.replace('_', '-')}: an exact repeat"
     judge = {"small": "by the small model", "large": "by the large model"}.get(stage, f"by {stage}")
     gain, price = payload.get("expected_gain", 0.0), payload.get("storage_price", 0.0)
-    return f"{action.replace('_', '-')} {judge}: expected gain {gain:.3f}, price of storing {price:.3f}"
+    told = f"{action.replace('_', '-')} {judge}: expected gain {gain:.3f}, price of storing {price:.3f}"
+    prob, bar = payload.get("p_write_update", 0.0), payload.get("update_price", 1.0)
+    return (
+        f"{told}, stored as a possible update ({prob:.3f} > {bar:.3f})"
+        if gain <= price and prob > bar
+        else told
+    )
