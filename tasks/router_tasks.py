@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from consolidation.anchors import AnchorQuestion, read_anchors, write_anchors
 from eval.known_facts import known_world_facts
 from eval.router_data import router_facts
+from eval.router_plots import write_router_frontier
 from routers.examples import RoutingExample, collect_examples
 from routers.training import RouterTraining, train_router
 from serving.loaded_models import LoadedModels, shared_models
@@ -68,6 +70,12 @@ def fit_router(
         large_fingerprint=models.large_screen(None).feature_fingerprint,
     )
     version = trained.save(Path(out))
+    richest = list(trained.frontier)[-1]
+    write_router_frontier(
+        Path(out) / "frontier.svg",
+        [asdict(point) for point in trained.frontier[richest]],
+        trained.card["evidence"][richest]["report"]["operating_point"],
+    )
     with joined_run(settings, mlflow_run_id) as tracker:
         tracker.log_metrics(trained.metrics())
         for file in sorted(Path(out).iterdir()):
