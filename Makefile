@@ -53,7 +53,7 @@ demo: setup ## the whole memory loop on real models and facts; results in runs/d
 	@$(VENV)/bin/sharpwave demo --seed $(SEED)
 
 test: setup ## every test, offline
-	@$(VENV)/bin/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: setup ## format, style, types and import rules
 	$(VENV)/bin/ruff format --check .

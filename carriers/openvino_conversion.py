@@ -12,14 +12,18 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from carriers.text_model import ModelSizes
 from carriers.torch_engine import model_sizes, pooled_layers, token_statistics
+
+if TYPE_CHECKING:
+    import torch
 
 BODY_FILE, HEAD_FILE, SIZES_FILE = "body.xml", "head.xml", "sizes.json"
 _LEAST_COLUMNS = 64  # smaller matrices are not worth rounding
@@ -115,13 +119,6 @@ def _head_graph(model: Any) -> Any:
 def _body_module(model: Any) -> Any:
     import torch
     from transformers import DynamicCache
-    from transformers.cache_utils import DynamicLayer
-
-    def filled_layer(keys: torch.Tensor, values: torch.Tensor) -> Any:
-        layer = DynamicLayer()
-        layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values  # an update starts from nothing, which has no rank to join on
-        return layer
 
     # Layers with a sliding window see all that a text of at most 512 tokens holds, so one mask serves every kind.
     kinds = sorted(set(getattr(model.config, "layer_types", None) or ()))
@@ -138,12 +135,10 @@ def _body_module(model: Any) -> Any:
             before = past.shape[2]
             cache = DynamicCache()
             cache.layers = [
-                filled_layer(*(past[2 * layer + which].expand(rows, -1, -1, -1) for which in (0, 1)))
+                _filled_layer(*(past[2 * layer + which].expand(rows, -1, -1, -1) for which in (0, 1)))
                 for layer in range(past.shape[0] // 2)
             ]
-            seen = torch.tril(torch.ones(tokens, tokens))[None] * mask[:, None, :].to(past.dtype)
-            seen = torch.cat([torch.ones(rows, tokens, before), seen], dim=2)[:, None]
-            bias = (1 - seen) * _MASKED
+            bias = _attention_bias(mask, before)
             output = self.base(
                 input_ids=ids,
                 attention_mask=dict.fromkeys(kinds, bias) if len(kinds) > 1 else bias,
@@ -152,15 +147,40 @@ def _body_module(model: Any) -> Any:
                 use_cache=True,
                 output_hidden_states=True,
             )
-            weights = mask.to(past.dtype)
-            weights = torch.cat([torch.zeros_like(weights[:, :1]), weights[:, 1:]], dim=1)
-            weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
             states = pooled_layers([*output.hidden_states[:-1], output.last_hidden_state])
-            pooled = torch.stack([(state * weights[:, :, None]).sum(1) for state in states], 1)
+            pooled = _token_means(states, mask)
             present = [getattr(layer, part) for layer in cache.layers for part in ("keys", "values")]
             return output.last_hidden_state, pooled, *present
 
     return Body().eval()
+
+
+def _filled_layer(keys: torch.Tensor, values: torch.Tensor) -> Any:
+    from transformers.cache_utils import DynamicLayer
+
+    layer = DynamicLayer()
+    layer.lazy_initialization(keys, values)
+    layer.keys, layer.values = keys, values  # an update starts from nothing, which has no rank to join on
+    return layer
+
+
+def _attention_bias(mask: torch.Tensor, before: int) -> torch.Tensor:
+    """Return what is added to attention scores: all of the prefix and what came before is seen, padding is not."""
+    import torch
+
+    rows, tokens = mask.shape
+    seen = torch.tril(torch.ones(tokens, tokens))[None] * mask[:, None, :].float()
+    seen = torch.cat([torch.ones(rows, tokens, before), seen], dim=2)[:, None]
+    return (1 - seen) * _MASKED
+
+
+def _token_means(states: Sequence[torch.Tensor], mask: torch.Tensor) -> torch.Tensor:
+    """Average each state over all real tokens but the first."""
+    import torch
+
+    weights = torch.cat([torch.zeros_like(mask[:, :1]), mask[:, 1:]], dim=1).float()
+    weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
+    return torch.stack([(state * weights[:, :, None]).sum(1) for state in states], 1)
 
 
 def _round_weights(graph: Any) -> None:

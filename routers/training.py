@@ -160,28 +160,22 @@ def _train(
         references={},
         seed=settings.seed,
     )
-    promises = {kind: _calibrate(heads, calibration, kind, settings) for kind in gates}
-    heads = replace(
-        heads,
-        prices={kind: prices for kind, (prices, _) in promises.items()},
-        references={
-            kind: _reference(cascade_scores(heads, calibration, kind), prices)
-            for kind, (prices, _) in promises.items()
-        },
-    ).versioned()
-    scores = {kind: cascade_scores(heads, report, kind) for kind in gates}
+    calibrating, reporting = (
+        {kind: cascade_scores(heads, items, kind) for kind in gates} for items in (calibration, report)
+    )
+    heads, promises = _calibrated(heads, calibrating, settings)
     card = _card(sets, settings, heads)
     card["choices"] = {name: dict(stage.choices) for name, stage in stages.items()}
     card["evidence"] = {
         kind.value: {
-            "promise": promise,
+            "promise": promises[kind],
             "gate_storage_price": gates[kind].storage_price,
-            "report": _report(scores[kind], cascade_scores(heads, calibration, kind), prices, settings)
-            | {"gate_utility": _gate_utility(scores[kind], gates[kind], settings)},
+            "report": _report(scores, calibrating[kind], heads.prices[kind], settings)
+            | {"gate_utility": _gate_utility(scores, gates[kind], settings)},
         }
-        for kind, (prices, promise) in promises.items()
+        for kind, scores in reporting.items()
     }
-    points = {kind.value: frontier(part, heads.prices[kind].update) for kind, part in scores.items()}
+    points = {kind.value: frontier(scores, heads.prices[kind].update) for kind, scores in reporting.items()}
     return TrainedRouter(heads, card, points)
 
 
@@ -223,10 +217,21 @@ def _fit_gate(
     )
 
 
-def _calibrate(
-    heads: RouterHeads, calibration: Sequence[RoutingExample], kind: Evidence, settings: RouterTraining
-) -> tuple[Prices, dict[str, Any]]:
-    scores = cascade_scores(heads, calibration, kind)
+def _calibrated(
+    heads: RouterHeads, scores: Mapping[Evidence, CascadeScores], settings: RouterTraining
+) -> tuple[RouterHeads, dict[Evidence, dict[str, Any]]]:
+    """Return the heads with prices and with what calibration facts look like, and what is promised."""
+    chosen = {kind: _calibrate(part, settings) for kind, part in scores.items()}
+    prices = {kind: pair[0] for kind, pair in chosen.items()}
+    references = {
+        kind: DriftReference.of(part.gate, part.escalated(prices[kind].escalation))
+        for kind, part in scores.items()
+    }
+    promises = {kind: pair[1] for kind, pair in chosen.items()}
+    return replace(heads, prices=prices, references=references).versioned(), promises
+
+
+def _calibrate(scores: CascadeScores, settings: RouterTraining) -> tuple[Prices, dict[str, Any]]:
     escalation = price_for_rate(scores.gate, settings.max_escalation)
     promise = certify_storage_price(
         scores.decided(escalation).gain,
@@ -249,10 +254,6 @@ def _calibrate(
         "updates": asdict(updates),
         "calibration_point": asdict(point),
     }
-
-
-def _reference(calibration: CascadeScores, prices: Prices) -> DriftReference:
-    return DriftReference.of(calibration.gate, calibration.escalated(prices.escalation))
 
 
 def _report(

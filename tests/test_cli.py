@@ -25,7 +25,7 @@ from sharpwave.settings import PROJECT_ROOT
 COMMANDS = [
     *("demo", "benchmark", "report"),
     *("ingest", "ask", "status", "history"),
-    *("consolidate", "label", "train-router", "schedule"),
+    *("consolidate", "schedule", "label", "train-router"),
     *("forget", "doctor", "rollback", "export", "import", "models"),
 ]
 CHANGES_STORE_SETTINGS = set(COMMANDS) - {
