@@ -123,6 +123,13 @@ def fast_model(load_reference: Callable[[], LanguageModel], folder: Path, adapte
     return TextModel(load_tokenizer(folder), engine, sizes, name=folder.name, fingerprint=fingerprint)
 
 
+def has_graphs(folder: Path, adapter: Path | None = None) -> bool:
+    """Tell whether the graphs of a model folder, with an adapter if given, lie in the cache."""
+    from carriers.adapters import weights_fingerprint
+
+    return (_graphs_folder(weights_fingerprint(folder), adapter) / BODY_FILE).is_file()
+
+
 def _graphs_folder(fingerprint: str, adapter: Path | None) -> Path:
     from carriers.adapters import ADAPTER_WEIGHTS
 

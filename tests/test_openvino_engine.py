@@ -8,7 +8,7 @@ import pytest
 
 from carriers.language_model import LanguageModel
 from carriers.openvino_conversion import BODY_FILE, HEAD_FILE, SIZES_FILE, convert_model, read_sizes
-from carriers.openvino_engine import ENGINE_NAME, OpenVinoEngine, fast_model
+from carriers.openvino_engine import ENGINE_NAME, OpenVinoEngine, fast_model, has_graphs
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.text_model import TextModel
 from carriers.torch_engine import model_sizes
@@ -128,10 +128,12 @@ def test_graphs_are_made_once_and_again_when_damaged(model_folder, tmp_path, mon
 
     [expected] = load().forward_features(TEXTS[:1])
     loads.clear()
+    assert not has_graphs(model_folder)
     for _ in range(2):
         [found] = fast_model(load, model_folder, None).forward_features(TEXTS[:1])
         np.testing.assert_allclose(found.nll, expected.nll, atol=2e-4)
     assert len(loads) == 1
+    assert has_graphs(model_folder)
     [graphs] = (tmp_path / "home" / "engines").iterdir()
     assert {BODY_FILE, HEAD_FILE, SIZES_FILE} <= {file.name for file in graphs.iterdir()}
     for file in (BODY_FILE, SIZES_FILE):

