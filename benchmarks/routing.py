@@ -13,14 +13,14 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from routing_contenders import CONTENDERS, measure
+from routing_contenders import CONTENDERS, measure, measure_door
 
 from routers.calibration import loss_over_resplits, operating_point
 from routers.examples import RoutingExample, cascade_scores, collect_examples
@@ -39,6 +39,7 @@ _SLOW = (
     "torch engine, one by one",
 )
 _RESPLITS = 200
+_DOOR_FACTS, _DOOR_THREADS = 240, (1, 8)
 
 
 def main(
@@ -60,7 +61,7 @@ def main(
     contenders = {}
     for name in CONTENDERS:
         count = timed if name in _SLOW else 0
-        contenders[name] = _in_own_process(name, settings, heads, shuffled, count)
+        contenders[name] = _in_process(measure, name, settings, heads, shuffled, count)
     truth = [examples["report"][row] for row in order]
     storage = quality["storage_ratio"]
     table = {
@@ -86,6 +87,10 @@ def main(
         "sgemm_gflops": _sgemm_gflops(),
         "threads": cpu_budget(),
         "contenders": table,
+        "front_door": [
+            _in_process(measure_door, settings, shuffled[: _DOOR_FACTS + 4 * threads], threads)
+            for threads in _DOOR_THREADS
+        ],
     }
     out.write_text(json.dumps(figures, indent=2), encoding="utf-8")
     sys.stdout.write(_markdown(figures))
@@ -143,11 +148,10 @@ def _quality(
     return result.pop(Evidence.PROBE.value) | {"by_evidence": result}
 
 
-def _in_own_process(
-    name: str, settings: Settings, heads: RouterHeads, facts: Sequence[Any], limit: int
-) -> dict[str, Any]:
+def _in_process(task: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Run a task in a fresh process of its own, so that no contender's memory or caches help another."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, (name, settings, heads, facts, limit))
+        return pool.apply(task, arguments)
 
 
 def _without_decisions(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,6 +217,14 @@ def _markdown(figures: Mapping[str, Any]) -> str:
     for name, result in figures["contenders"].items():
         cells = ["" if result[column] is None else f"{result[column]:.3g}" for column in columns]
         rows.append(f"| {name} | {result['n']} | {' | '.join(cells)} |")
+    rows += [
+        "",
+        "| front door, threads | n | facts per second | p50_ms | p95_ms |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for result in figures["front_door"]:
+        cells = [f"{result[column]:.3g}" for column in ("facts_per_second", "p50_ms", "p95_ms")]
+        rows.append(f"| {result['threads']} | {result['n']} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 

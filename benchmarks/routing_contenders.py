@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +16,8 @@ import numpy as np
 from carriers.text_model import FloatArray, TextModel, TokenIds, judged_places, padded, split_by_row
 from carriers.torch_engine import PrefixCaches, pooled_layers
 from routers.cascade import CascadeRouter
+from serving.agent_memory import AgentMemory
+from serving.front_door import FrontDoor
 from serving.loaded_models import LoadedModels
 from sharpwave.cpu import limit_threads
 from sharpwave.records import Fact
@@ -130,6 +135,39 @@ def measure(
         "p95_ms": float(p95),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "decisions": decisions,
+    }
+
+
+def measure_door(settings: Settings, facts: Sequence[Fact], threads: int) -> dict[str, Any]:
+    """Hand single facts to the front door from several threads: recorded, routed, embedded and stored, one by one.
+
+    Returns:
+        `facts_per_second` over all threads, `p50_ms` and `p95_ms` from handing a fact in to its outcome.
+    """
+    limit_threads()
+    warm, timed = facts[: 4 * threads], facts[4 * threads :]
+    with tempfile.TemporaryDirectory() as folder:
+        store = settings.store.model_copy(update={"path": Path(folder) / "store"})
+        own = settings.model_copy(update={"store": store})
+        with AgentMemory.open(own, writer=True) as memory, FrontDoor(memory, "door") as door:
+
+            def hand_in(fact: Fact) -> float:
+                begun = time.perf_counter()
+                door.submit(fact).result()
+                return time.perf_counter() - begun
+
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(hand_in, warm))
+                begun = time.perf_counter()
+                seconds = list(pool.map(hand_in, timed))
+                elapsed = time.perf_counter() - begun
+    p50, p95 = np.quantile(np.array(seconds) * 1000, [0.5, 0.95])
+    return {
+        "threads": threads,
+        "n": len(timed),
+        "facts_per_second": len(timed) / elapsed,
+        "p50_ms": float(p50),
+        "p95_ms": float(p95),
     }
 
 
