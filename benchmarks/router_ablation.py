@@ -14,19 +14,21 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from routers.examples import RoutingExample, collect_examples
 from routers.features import CURVES
 from routers.head_fitting import fit_hidden_reduction, fit_ridge, group_folds
 from routers.linear import Standardiser
 from serving.loaded_models import shared_models
 from sharpwave.settings import load_settings
 from sharpwave.statistics import auc
-from tasks.router_tasks import facts_for_router
+from tasks.router_tasks import corpus_examples, facts_for_router
+
+if TYPE_CHECKING:
+    from routers.examples import RoutingExample
 
 FEATURE_SETS: Mapping[str, tuple[str, ...]] = {
     **{curve: (curve,) for curve in CURVES},
@@ -79,15 +81,7 @@ def main(
 
 def _examples(profile: str, limit: int) -> list[RoutingExample]:
     settings = load_settings(profile)
-    models = shared_models(settings.models)
-    items = facts_for_router(settings, limit)["train"]
-    return collect_examples(
-        models.small,
-        models.large_screen(None),
-        models.reader,
-        [item.fact for item in items],
-        [item.group for item in items],
-    )
+    return corpus_examples(shared_models(settings.models), facts_for_router(settings, limit)["train"])
 
 
 def _groups(examples: Sequence[RoutingExample], side: str) -> list[Mapping[str, Any]]:

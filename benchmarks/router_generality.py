@@ -28,8 +28,7 @@ from routers.scorecard import score_router
 from routers.training import RouterTraining, train_router
 from serving.loaded_models import LoadedModels
 from sharpwave.settings import load_settings
-from sharpwave.statistics import auc
-from tasks.router_tasks import facts_for_router
+from tasks.router_tasks import corpus_examples, facts_for_router
 
 if TYPE_CHECKING:
     from routers.calibration import CascadeScores
@@ -58,16 +57,7 @@ def main(
             kind.value: _figures(cascade_scores(heads, seen, kind), heads, kind) for kind in Evidence
         }
     sets = {
-        split: (
-            collect_examples(
-                models.small,
-                models.large_screen(None),
-                models.reader,
-                [item.fact for item in items],
-                [item.group for item in items],
-            ),
-            [item.relation for item in items],
-        )
+        split: (corpus_examples(models, items), [item.relation for item in items])
         for split, items in facts_for_router(settings, 0).items()
         if items
     }
@@ -127,7 +117,6 @@ def _figures(scores: CascadeScores, heads: RouterHeads, kind: Evidence) -> dict[
         "n": len(scores),
         "n_known": int(scores.known.sum()),
         **{name: asdict(figure) for name, figure in card.figures.items()},
-        "auc_large_gain": auc((-scores.large.gain).tolist(), scores.known.tolist()),
         **asdict(operating_point(scores, prices)),
     }
 

@@ -23,14 +23,14 @@ import typer
 from routing_contenders import CONTENDERS, measure, measure_door
 
 from routers.calibration import loss_over_resplits, operating_point
-from routers.examples import RoutingExample, cascade_scores, collect_examples
+from routers.examples import RoutingExample, cascade_scores
 from routers.features import Evidence
 from routers.heads import RouterHeads, load_card
 from routers.scorecard import score_router
 from serving.loaded_models import LoadedModels
 from sharpwave.cpu import cpu_budget, limit_threads
 from sharpwave.settings import Settings, load_settings
-from tasks.router_tasks import facts_for_router
+from tasks.router_tasks import corpus_examples, facts_for_router
 
 _SLOW = (
     "plain transformers, one by one",
@@ -99,16 +99,7 @@ def main(
 def _examples(settings: Settings, limit: int) -> tuple[dict[str, list[RoutingExample]], list[Any]]:
     models = LoadedModels(settings.models)
     chosen = facts_for_router(settings, limit)
-    examples = {
-        split: collect_examples(
-            models.small,
-            models.large_screen(None),
-            models.reader,
-            [item.fact for item in chosen[split]],
-            [item.group for item in chosen[split]],
-        )
-        for split in ("calibration", "report")
-    }
+    examples = {split: corpus_examples(models, chosen[split]) for split in ("calibration", "report")}
     return examples, [item.fact for item in chosen["report"]]
 
 

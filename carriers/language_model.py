@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from carriers.text_model import TextModel, TokenIds, batches
+from carriers.text_model import TextModel, batches, padded
 from carriers.torch_engine import PrefixCaches, TorchEngine, model_sizes
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class LanguageModel(TextModel):
         before = self.prefix_ids(prefix)
         length = len(before)
         cache = self._prefixes.fresh(before, len(prompts))
-        ids, mask = (torch.from_numpy(array).to(self.device) for array in _left_padded(prompts))
+        ids, mask = (torch.from_numpy(array).to(self.device) for array in padded(prompts, on_left=True))
         mask = torch.cat(
             [torch.ones(len(prompts), length, dtype=mask.dtype, device=mask.device), mask], dim=1
         )
@@ -167,13 +165,3 @@ class _Decoding:
                 keep.append(place)
         self._open = [self._open[place] for place in keep]
         return keep
-
-
-def _left_padded(sequences: Sequence[TokenIds]) -> tuple[Any, Any]:
-    """Return ids and mask [sequences, longest]; any token will do where a row is padded, since that is masked."""
-    ids = np.zeros((len(sequences), max(map(len, sequences))), dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for row, sequence in enumerate(sequences):
-        ids[row, ids.shape[1] - len(sequence) :] = sequence
-        mask[row, ids.shape[1] - len(sequence) :] = 1
-    return ids, mask

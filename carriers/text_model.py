@@ -219,13 +219,16 @@ def batches(lengths: Sequence[int], budget: int = _TOKENS_PER_BATCH) -> Iterator
         yield batch
 
 
-def padded(sequences: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return ids and mask, [sequences, longest]; padding is on the right, masked, and any token will do there."""
+def padded(
+    sequences: Sequence[TokenIds], *, on_left: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ids and mask, [sequences, longest]; padding is masked, and any token will do there."""
     ids = np.zeros((len(sequences), max(map(len, sequences))), dtype=np.int64)
     mask = np.zeros_like(ids)
     for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = sequence
-        mask[row, : len(sequence)] = 1
+        start = ids.shape[1] - len(sequence) if on_left else 0
+        ids[row, start : start + len(sequence)] = sequence
+        mask[row, start : start + len(sequence)] = 1
     return ids, mask
 
 

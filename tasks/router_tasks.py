@@ -22,6 +22,7 @@ from tasks.tracking import joined_run
 
 if TYPE_CHECKING:
     from eval.corpora.corpus import CorpusFact
+    from routers.examples import OnStep
     from sharpwave.settings import Settings
 
 FACTS_PER_SPLIT = {"train": 2400, "calibration": 1400, "report": 1200}
@@ -113,6 +114,20 @@ def facts_for_router(settings: Settings, limit: int) -> dict[str, list[CorpusFac
     return router_facts(limits, settings.seed, known_questions=known)
 
 
+def corpus_examples(
+    models: LoadedModels, items: Sequence[CorpusFact], on_step: OnStep | None = None
+) -> list[RoutingExample]:
+    """Label facts of the corpus and let both base models look at them; see `collect_examples`."""
+    return collect_examples(
+        models.small,
+        models.large_screen(None),
+        models.reader,
+        [item.fact for item in items],
+        [item.group for item in items],
+        on_step=on_step,
+    )
+
+
 def _examples(models: LoadedModels, split: str, items: Sequence[CorpusFact]) -> list[RoutingExample]:
     progress, current, done = current_progress(), "", 0
 
@@ -124,14 +139,7 @@ def _examples(models: LoadedModels, split: str, items: Sequence[CorpusFact]) -> 
         progress.advance(finished - done)
         done = finished
 
-    return collect_examples(
-        models.small,
-        models.large_screen(None),
-        models.reader,
-        [item.fact for item in items],
-        [item.group for item in items],
-        on_step=on_step,
-    )
+    return corpus_examples(models, items, on_step)
 
 
 fit_router_task = side_effect_task(fit_router)
