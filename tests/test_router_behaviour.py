@@ -310,6 +310,19 @@ def test_examples_join_both_models_and_the_label(small, large, facts, tmp_path):
         assert item.small.flops() < item.large.flops()
 
 
+def test_answers_do_not_depend_on_the_company_a_prompt_is_decoded_in():
+    prompts = [
+        "Q: Where?\nA:",
+        "Q: Which of the many towns in the land has the office of the seventh district?\nA:",
+    ]
+    for prefix in ("", CLOSED_BOOK_PREFIX):
+        together = tiny_model(3).answer(prompts, prefix, 6)
+        for prompt, expected in zip(prompts, together, strict=True):
+            [alone] = tiny_model(3).answer([prompt], prefix, 6)
+            assert (alone.text, alone.token_count) == (expected.text, expected.token_count)
+            assert alone.lowest_prob == pytest.approx(expected.lowest_prob, rel=1e-3)
+
+
 # --- deciding
 
 
