@@ -28,7 +28,7 @@ from routers.features import Evidence
 from routers.heads import RouterHeads, load_card
 from routers.scorecard import score_router
 from serving.loaded_models import LoadedModels
-from sharpwave.cpu import cpu_budget, limit_threads
+from sharpwave.cpu import cpu_budget, set_up_torch
 from sharpwave.settings import Settings, load_settings
 from tasks.router_tasks import corpus_examples, facts_for_router
 
@@ -178,7 +178,7 @@ def _sgemm_gflops(size: int = 1024, seconds: float = 1.0) -> float:
     """Return the rate of square float32 products by torch: the machine's own measure of scale."""
     import torch
 
-    limit_threads()
+    set_up_torch()
     left, right = torch.randn(size, size), torch.randn(size, size)
     left @ right
     begun, count = time.perf_counter(), 0

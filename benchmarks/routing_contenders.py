@@ -19,7 +19,7 @@ from routers.cascade import CascadeRouter
 from serving.agent_memory import AgentMemory
 from serving.front_door import FrontDoor
 from serving.loaded_models import LoadedModels
-from sharpwave.cpu import limit_threads
+from sharpwave.cpu import set_up_torch
 from sharpwave.records import Fact
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def measure(
     Returns:
         `facts_per_second`, `p50_ms`, `p95_ms` per call, `peak_mib`, and `decisions`, [facts] dictionaries.
     """
-    limit_threads()
+    set_up_torch()
     chosen = list(facts[:limit] if limit else facts)
     decide, per_call = CONTENDERS[name](settings, heads)
     decide(chosen[:per_call])  # loads models and encodes prefixes
@@ -144,7 +144,7 @@ def measure_door(settings: Settings, facts: Sequence[Fact], threads: int) -> dic
     Returns:
         `facts_per_second` over all threads, `p50_ms` and `p95_ms` from handing a fact in to its outcome.
     """
-    limit_threads()
+    set_up_torch()
     warm, timed = facts[: 4 * threads], facts[4 * threads :]
     with tempfile.TemporaryDirectory() as folder:
         store = settings.store.model_copy(update={"path": Path(folder) / "store"})

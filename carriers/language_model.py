@@ -56,9 +56,9 @@ class LanguageModel(TextModel):
 
         from carriers.adapters import merge_adapter, weights_fingerprint
         from carriers.model_weights import load_causal_lm
-        from sharpwave.cpu import limit_threads
+        from sharpwave.cpu import set_up_torch
 
-        limit_threads()
+        set_up_torch()
         model, tokenizer = load_causal_lm(folder)
         if adapter is not None:
             model = merge_adapter(model, adapter)

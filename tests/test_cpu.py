@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sharpwave.cpu import cpu_budget, limit_threads
+from sharpwave.cpu import cpu_budget, set_up_torch
 from sharpwave.errors import ConfigError
 from sharpwave.seeding import seed_everything
 
@@ -75,7 +75,7 @@ def test_torch_follows_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     monkeypatch.setenv("SHARPWAVE_THREADS", "1")
     try:
-        assert limit_threads() == 1
+        assert set_up_torch() == 1
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
@@ -91,3 +91,14 @@ def test_equal_seeds_give_equal_draws() -> None:
     first, second, other = draws(3), draws(3), draws(4)
     assert first == second
     assert all(one != two for one, two in zip(first, other, strict=True))
+
+
+def test_matrix_products_stay_float32() -> None:
+    import torch
+
+    set_up_torch()
+    generator = torch.Generator().manual_seed(0)
+    one, two = (torch.randn(300, 640, generator=generator) for _ in range(2))
+    exact = one.double() @ two.double().T
+    assert (one @ two.T - exact).abs().max() < 1e-3  # rounded to bfloat16 it would be some 0.3 off
+    assert (torch.nn.functional.linear(one, two) - exact).abs().max() < 1e-3
