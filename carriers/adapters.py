@@ -9,13 +9,17 @@ import hashlib
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sharpwave.errors import WeightsError
+
+if TYPE_CHECKING:
+    from carriers.text_model import FloatArray
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 _WRAPPED = "base_model.model."  # what PEFT puts before a module's name
+_BASE = "model."  # what transformers puts before the names of all modules but the output head
 
 
 def merge_adapter(model: Any, adapter: Path) -> Any:
@@ -45,6 +49,35 @@ def merge_adapter(model: Any, adapter: Path) -> Any:
         strange = sorted(given ^ expected)[:3]
         raise WeightsError(f"{weights}: does not fit the base model, for example at {', '.join(strange)}")
     return wrapped.merge_and_unload().eval()
+
+
+def merged_matrices(model: Path, adapter: Path) -> dict[str, FloatArray]:
+    """Return the matrices [outputs, inputs] that an adapter changes, with its updates added, by module name.
+
+    Reads those matrices alone from the model's files. Names are below the causal model's base, such as
+    `layers.0.mlp.up_proj`.
+
+    Raises:
+        WeightsError: The adapter changes a module that the model's files do not hold.
+    """
+    from safetensors import safe_open
+    from safetensors.numpy import load_file
+
+    config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    updates = load_file(str(adapter / ADAPTER_WEIGHTS))
+    factor = config["lora_alpha"] / config["r"]
+    missing = {key.removeprefix(_WRAPPED).split(".lora_")[0] for key in updates}
+    merged: dict[str, FloatArray] = {}
+    for file in sorted(model.glob("*.safetensors")):
+        with safe_open(str(file), framework="pt") as weights:
+            for name in missing & {key.removesuffix(".weight") for key in weights.keys()}:  # noqa: SIM118
+                first, second = (updates[f"{_WRAPPED}{name}.lora_{part}.weight"] for part in "AB")
+                matrix = weights.get_tensor(f"{name}.weight").float().numpy()
+                merged[name.removeprefix(_BASE)] = matrix + factor * (second @ first)
+                missing.remove(name)
+    if missing:
+        raise WeightsError(f"{adapter}: does not fit the base model, for example at {min(missing)}")
+    return merged
 
 
 def weights_fingerprint(folder: Path) -> str:

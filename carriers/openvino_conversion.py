@@ -8,19 +8,21 @@ activations as it goes (dynamic quantisation), so products are made in integers.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from carriers.text_model import ModelSizes
+from carriers.text_model import FloatArray, ModelSizes
 from carriers.torch_engine import model_sizes, pooled_layers, token_statistics
+from sharpwave.errors import WeightsError
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +31,8 @@ BODY_FILE, HEAD_FILE, SIZES_FILE = "body.xml", "head.xml", "sizes.json"
 _LEAST_COLUMNS = 64  # smaller matrices are not worth rounding
 _MOST_INT8 = 127
 _MASKED = -1e9
+_LINEAR = re.compile(r"__module\.base\.(.+)/aten::linear/MatMul$")
+_WHOLE, _SCALE, _FLOAT = ".int8", ".scale", ".float"
 
 
 def import_openvino() -> Any:
@@ -184,18 +188,66 @@ def _token_means(states: Sequence[torch.Tensor], mask: torch.Tensor) -> torch.Te
 
 
 def _round_weights(graph: Any) -> None:
-    """Replace every large float matrix by 8-bit integers and a scale per row, in place."""
+    """Replace every large float matrix by 8-bit integers and a scale per row, in place.
+
+    What a linear map reads takes its name, so that `swap_weights` finds it in a saved graph.
+    """
     import openvino.opset13 as ops
 
     for node in graph.get_ordered_ops():
         if node.get_type_name() != "Constant" or str(node.get_element_type()) != "<Type: 'float32'>":
             continue
         shape = list(node.get_output_shape(0))
+        targets = list(node.output(0).get_target_inputs())
+        linear = _LINEAR.match(targets[0].get_node().get_friendly_name())
         if len(shape) != 2 or min(shape) < _LEAST_COLUMNS:
+            if linear:
+                node.set_friendly_name(linear[1] + _FLOAT)
             continue
-        values = np.asarray(node.data, dtype=np.float32)
-        scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / _MOST_INT8
-        whole = ops.constant(np.rint(values / scale).astype(np.int8))
-        restored = ops.multiply(ops.convert(whole, "f32"), ops.constant(scale.astype(np.float32)))
-        for target in list(node.output(0).get_target_inputs()):
+        values, scales = _rounded(np.asarray(node.data, dtype=np.float32))
+        whole, scale = ops.constant(values), ops.constant(scales)
+        if linear:
+            whole.set_friendly_name(linear[1] + _WHOLE)
+            scale.set_friendly_name(linear[1] + _SCALE)
+        restored = ops.multiply(ops.convert(whole, "f32"), scale)
+        for target in targets:
             target.replace_source_output(restored.output(0))
+
+
+def swap_weights(graph: Any, weights: Mapping[str, FloatArray]) -> None:
+    """Replace weights of linear maps in a body graph, in place.
+
+    Args:
+        graph: A body that `convert_model` saved.
+        weights: By the module's name below the model, such as `layers.0.mlp.up_proj`: its new matrix
+            [outputs, inputs], rounded here as `convert_model` would have.
+
+    Raises:
+        WeightsError: A name that the graph has no linear map for, or a matrix of another shape.
+    """
+    import openvino.opset13 as ops
+
+    constants = {
+        node.get_friendly_name(): node for node in graph.get_ops() if node.get_type_name() == "Constant"
+    }
+    for name, matrix in weights.items():
+        if name + _WHOLE in constants:
+            values, scale = _rounded(matrix)
+            parts = {name + _WHOLE: values, name + _SCALE: scale}
+        else:
+            parts = {name + _FLOAT: matrix}
+        for part, array in parts.items():
+            former = constants.get(part)
+            if former is None or list(former.get_output_shape(0)) != list(array.shape):
+                raise WeightsError(
+                    f"the adapter changes {name}, for which the graph has no matrix of its shape"
+                )
+            new = ops.constant(array)
+            for target in list(former.output(0).get_target_inputs()):
+                target.replace_source_output(new.output(0))
+
+
+def _rounded(matrix: FloatArray) -> tuple[Any, FloatArray]:
+    """Return 8-bit integers and a scale per row [rows, 1], whose product is close to the matrix."""
+    scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / _MOST_INT8
+    return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)

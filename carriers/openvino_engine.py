@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from carriers.openvino_conversion import (
     convert_model,
     import_openvino,
     read_sizes,
+    swap_weights,
 )
 from carriers.text_model import (
     LOGIT_ROWS,
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from carriers.language_model import LanguageModel
 
 ENGINE_NAME = "openvino-int8"
-_FORMAT = 1
+_FORMAT = 2
 _QUANTISED_TOGETHER = 32
-_ADAPTED_KEPT = 3
 
 
 class OpenVinoEngine:
@@ -45,7 +43,13 @@ class OpenVinoEngine:
 
     name = ENGINE_NAME
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, changed: Mapping[str, FloatArray] | None = None) -> None:
+        """Load the graphs of a folder.
+
+        Args:
+            folder: What `convert_model` wrote.
+            changed: Matrices that take the place of the model's own; see `swap_weights`.
+        """
         core = import_openvino().Core()
         options = {
             "INFERENCE_NUM_THREADS": cpu_budget(),
@@ -54,7 +58,9 @@ class OpenVinoEngine:
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": str(_QUANTISED_TOGETHER),
             "ENABLE_CPU_PINNING": False,  # several processes may share the cores
         }
-        body = core.compile_model(folder / BODY_FILE, "CPU", options)
+        graph = core.read_model(folder / BODY_FILE)
+        swap_weights(graph, changed or {})
+        body = core.compile_model(graph, "CPU", options)
         self._past_shape = [
             dimension.get_length() if dimension.is_static else 0
             for dimension in body.input(2).get_partial_shape()
@@ -99,49 +105,40 @@ class OpenVinoEngine:
         return np.concatenate(parts) if parts else np.zeros((0, len(STATISTICS)), dtype=np.float32)
 
 
-def fast_model(load_reference: Callable[[], LanguageModel], folder: Path, adapter: Path | None) -> TextModel:
-    """Return a model on the fast engine; graphs that are not in the cache yet are made from the reference.
+def fast_model(load_base: Callable[[], LanguageModel], folder: Path, adapter: Path | None) -> TextModel:
+    """Return a model on the fast engine. The base model's graphs are made once; an adapter only swaps weights in them.
 
     Args:
-        load_reference: Gives the model with the adapter merged; called only when graphs have to be made.
-        folder: The base model's folder, whose tokeniser is used.
-        adapter: Adapter that the reference has merged, if any.
+        load_base: Gives the model without adapter; called only when graphs have to be made.
+        folder: The base model's folder.
+        adapter: Adapter whose updates are added to the weights, if any.
+
+    Raises:
+        WeightsError: The adapter does not fit the model.
     """
-    from carriers.adapters import weights_fingerprint
+    from carriers.adapters import merged_matrices, weights_fingerprint
     from carriers.model_loading import load_tokenizer
 
     fingerprint = weights_fingerprint(folder)
-    graphs = _graphs_folder(fingerprint, adapter)
+    graphs = _graphs_folder(fingerprint)
     if not (graphs / BODY_FILE).is_file():
-        convert_model(load_reference().model, graphs)
-        _drop_oldest(graphs)
+        convert_model(load_base().model, graphs)
+    changed = merged_matrices(folder, adapter) if adapter else {}
     try:
-        engine, sizes = OpenVinoEngine(graphs), read_sizes(graphs)
+        engine, sizes = OpenVinoEngine(graphs, changed), read_sizes(graphs)
     except (RuntimeError, ValueError):  # a damaged file: what can be made is made again, once
-        convert_model(load_reference().model, graphs)
-        engine, sizes = OpenVinoEngine(graphs), read_sizes(graphs)
+        convert_model(load_base().model, graphs)
+        engine, sizes = OpenVinoEngine(graphs, changed), read_sizes(graphs)
     return TextModel(load_tokenizer(folder), engine, sizes, name=folder.name, fingerprint=fingerprint)
 
 
-def has_graphs(folder: Path, adapter: Path | None = None) -> bool:
-    """Tell whether the graphs of a model folder, with an adapter if given, lie in the cache."""
+def has_graphs(folder: Path) -> bool:
+    """Tell whether the graphs of a model folder lie in the cache."""
     from carriers.adapters import weights_fingerprint
 
-    return (_graphs_folder(weights_fingerprint(folder), adapter) / BODY_FILE).is_file()
+    return (_graphs_folder(weights_fingerprint(folder)) / BODY_FILE).is_file()
 
 
-def _graphs_folder(fingerprint: str, adapter: Path | None) -> Path:
-    from carriers.adapters import ADAPTER_WEIGHTS
-
+def _graphs_folder(fingerprint: str) -> Path:
     version = import_openvino().__version__.split("-")[0]
-    name = f"{fingerprint}-{version}-{_FORMAT}"
-    if adapter is not None:
-        name += "+" + hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()[:16]
-    return cache_home() / "engines" / name
-
-
-def _drop_oldest(newest: Path) -> None:
-    """Keep the graphs of the last few adapters only: each night makes new ones, and old ones can be made again."""
-    adapted = [path for path in newest.parent.iterdir() if path.is_dir() and "+" in path.name]
-    for path in sorted(adapted, key=lambda item: item.stat().st_mtime)[:-_ADAPTED_KEPT]:
-        shutil.rmtree(path, ignore_errors=True)
+    return cache_home() / "engines" / f"{fingerprint}-{version}-{_FORMAT}"

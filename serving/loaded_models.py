@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,14 +33,23 @@ class LoadedModels:
         from carriers.language_model import LanguageModel
 
         folder, name = ensure_model(self.names.small), self.names.small
-        return self._on_engine(lambda: LanguageModel.load(folder, name=name), folder, None)
+        if self.names.engine == "torch":
+            return LanguageModel.load(folder, name=name)
+        from carriers.openvino_engine import fast_model
+
+        return fast_model(lambda: LanguageModel.load(folder, name=name), folder, None)
 
     def large_screen(self, adapter: Path | None) -> TextModel:
         """Return the generation that judges escalated facts, on the engine for routing; the last one used is kept."""
         if self._screen is None or self._screen[0] != adapter:
             self._screen = None
-            folder = ensure_model(self.names.large)
-            self._screen = (adapter, self._on_engine(lambda: self.generation(adapter), folder, adapter))
+            if self.names.engine == "torch":
+                self._screen = (adapter, self.generation(adapter))
+            else:
+                from carriers.openvino_engine import fast_model
+
+                folder = ensure_model(self.names.large)
+                self._screen = (adapter, fast_model(lambda: self.reader, folder, adapter))
         return self._screen[1]
 
     @cached_property
@@ -64,15 +72,6 @@ class LoadedModels:
             self._generation = None
             self._generation = (adapter, self.load_large(adapter))
         return self._generation[1]
-
-    def _on_engine(
-        self, load_reference: Callable[[], LanguageModel], folder: Path, adapter: Path | None
-    ) -> TextModel:
-        if self.names.engine == "torch":
-            return load_reference()
-        from carriers.openvino_engine import fast_model
-
-        return fast_model(load_reference, folder, adapter)
 
     def load_large(self, adapter: Path | None) -> LanguageModel:
         """Load a fresh copy of the large model, for training and probing."""

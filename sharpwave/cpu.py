@@ -48,7 +48,7 @@ def set_up_torch() -> int:
     count = cpu_budget()
     torch.set_num_threads(count)
     if not torch.cpu.get_capabilities().get("amx_bf16", True):
-        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]  # made on import
     return count
 
 

@@ -1,17 +1,27 @@
 """The fast engine against the reference: the same figures without rounding, near ones with it, made once and kept."""
 
-import os
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
+from carriers.adapters import ADAPTER_WEIGHTS
 from carriers.language_model import LanguageModel
-from carriers.openvino_conversion import BODY_FILE, HEAD_FILE, SIZES_FILE, convert_model, read_sizes
+from carriers.openvino_conversion import (
+    BODY_FILE,
+    HEAD_FILE,
+    SIZES_FILE,
+    convert_model,
+    import_openvino,
+    read_sizes,
+    swap_weights,
+)
 from carriers.openvino_engine import ENGINE_NAME, OpenVinoEngine, fast_model, has_graphs
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.text_model import TextModel
 from carriers.torch_engine import model_sizes
+from sharpwave.errors import WeightsError
 from tests import tiny_models
 from tests.tiny_models import TINY_MODELS, one_thread, tiny_language_model, tiny_tokenizer  # noqa: F401 -- a fixture for all tests here
 
@@ -144,20 +154,56 @@ def test_graphs_are_made_once_and_again_when_damaged(model_folder, tmp_path, mon
     assert [path.name for path in graphs.parent.iterdir()] == [graphs.name]
 
 
-def test_adapters_have_graphs_of_their_own_and_only_the_last_few_are_kept(
-    model_folder, tmp_path, monkeypatch
+@pytest.mark.parametrize("width", [tiny_models.WIDTH, 128])
+def test_an_adapter_swaps_weights_as_if_the_graphs_were_made_from_the_merged_model(
+    width, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("SHARPWAVE_HOME", str(tmp_path / "home"))
-    home = tmp_path / "home" / "engines"
-    fast_model(lambda: LanguageModel.load(model_folder), model_folder, None)
-    [base] = home.iterdir()
-    for night in range(5):
-        adapter = tmp_path / f"adapter-{night}"
-        adapter.mkdir()
-        (adapter / "adapter_model.safetensors").write_bytes(bytes([night]))
+    monkeypatch.setattr(
+        tiny_models, "WIDTH", width
+    )  # the wide model's matrices become bytes, the narrow one's do not
+    base, folder, adapter = tiny_language_model("llama"), tmp_path / "model", tmp_path / "adapter"
+    base.model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_random_adapter(adapter)
+    merged = tiny_language_model("llama", adapter=adapter)
+    convert_model(merged.model, tmp_path / "merged")
+    expected = TextModel(
+        tiny_tokenizer(), OpenVinoEngine(tmp_path / "merged"), merged.sizes, name="m", fingerprint="m"
+    )
+    found = fast_model(lambda: base, folder, adapter)
+    plain = fast_model(lambda: base, folder, None)
+    assert len(list((tmp_path / "home" / "engines").iterdir())) == 1
+    [own], [other], [without] = (model.forward_features(TEXTS[:1]) for model in (found, expected, plain))
+    np.testing.assert_allclose(own.nll, other.nll, atol=1e-4)
+    np.testing.assert_allclose(own.hidden, other.hidden, atol=1e-4)
+    assert np.abs(own.nll - without.nll).max() > 0.01
+
+
+def test_an_adapter_for_what_the_model_lacks_is_an_error(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHARPWAVE_HOME", str(tmp_path / "home"))
+    adapter = tmp_path / "adapter"
+    save_random_adapter(adapter, rename=lambda key: key.replace("layers.1.", "layers.7."))
+    with pytest.raises(WeightsError, match=r"layers\.7\.mlp"):
         fast_model(lambda: LanguageModel.load(model_folder), model_folder, adapter)
-        newest = max(home.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        os.utime(newest, (night + 1, night + 1))
-    kept = [path for path in home.iterdir() if path != base]
-    assert base.is_dir()
-    assert sorted(path.stat().st_mtime for path in kept) == [3, 4, 5]
+
+
+def test_a_matrix_of_another_shape_is_an_error(folder):
+    graph = import_openvino().Core().read_model(folder / BODY_FILE)
+    with pytest.raises(WeightsError, match=r"layers\.0\.mlp\.up_proj"):
+        swap_weights(graph, {"layers.0.mlp.up_proj": np.zeros((3, 5), dtype=np.float32)})
+
+
+def save_random_adapter(target, rename=lambda key: key):
+    """Save an adapter for the tiny llama model whose updates are random, not zero as at the start of a training."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import load_file, save_file
+
+    torch.manual_seed(1)
+    config = LoraConfig(r=2, lora_alpha=4, target_modules=["up_proj", "down_proj"], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers under an attribute's old name
+        get_peft_model(tiny_language_model("llama").model, config).save_pretrained(str(target))
+    file = str(target / ADAPTER_WEIGHTS)
+    save_file({rename(key): value.contiguous() for key, value in load_file(file).items()}, file)
