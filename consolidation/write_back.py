@@ -239,7 +239,10 @@ def _make_trainer(
 
 
 def _trainer_class() -> Any:
+    from huggingface_hub import constants
     from trl import SFTTrainer
+
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # else TRL reports each trainer that is made
 
     class DistillingTrainer(SFTTrainer):
         """SFTTrainer whose steps a curriculum deals and whose loss holds anchors to the previous generation."""

@@ -313,3 +313,23 @@ def test_an_incomplete_or_cut_adapter_is_refused(trained, tmp_path):
     (broken / ADAPTER_WEIGHTS).write_bytes(weights[: len(weights) // 2])
     with pytest.raises(WeightsError, match="does not fit"):
         tiny_language_model(adapter=broken)
+
+
+def test_no_usage_report_leaves_the_machine(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _telemetry
+    from trl.trainer import base_trainer
+
+    for switch in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        monkeypatch.setattr(constants, switch, False)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(_telemetry, "_telemetry_worker", lambda: None)
+    asked = []
+    monkeypatch.setattr(
+        base_trainer,
+        "send_telemetry",
+        lambda *args, **kwargs: (asked.append(args), _telemetry.send_telemetry(*args, **kwargs)),
+    )
+    train(tmp_path, epochs=1)
+    assert asked  # else this test watches nothing
+    assert _telemetry._TELEMETRY_QUEUE.empty()
