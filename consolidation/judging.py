@@ -10,8 +10,9 @@ from carriers.adapter_files import adapter_digest, generation_folder
 from carriers.adapters import stack_adapters
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, gate_questions
-from consolidation.damage import DamageFindings, find_damage, plan_damage_probes
+from consolidation.damage import find_damage, plan_damage_probes
 from consolidation.eviction import plan_evictions
+from consolidation.general_text import perplexity
 from consolidation.in_weights import known_in_weights, risk_of
 from consolidation.night_folder import NightFolder
 from consolidation.probes import probe_known, probe_targets, proven_ids
@@ -29,12 +30,13 @@ OnLog = Callable[[Mapping[str, float], int], None]
 
 
 class _Questions(NamedTuple):
-    """What the former generation was asked, and its probes: gate facts and facts that live in the weights."""
+    """What the former generation was asked, and how it did: gate facts, facts that live in the weights, prose."""
 
     gate: list[KnownFact]
     known: list[KnownFact]
     gate_before: list[ProbeResult]
     known_before: list[ProbeResult]
+    perplexity_before: float
 
 
 class _Shadow(NamedTuple):
@@ -115,7 +117,11 @@ def _ask_former(
     risk = risk_of(memory, plan, known) if len(known) > settings.damage.max_probes else {}
     known = plan_damage_probes(known, risk, settings.damage, plan.seed)
     return _Questions(
-        gate, known, probe_known(model, gate, plan.parent), probe_known(model, known, plan.parent)
+        gate=gate,
+        known=known,
+        gate_before=probe_known(model, gate, plan.parent),
+        known_before=probe_known(model, known, plan.parent),
+        perplexity_before=perplexity(model),
     )
 
 
@@ -132,8 +138,7 @@ def _try_scales(
     shadow = reload(first)
     trials: list[ScaleTrial] = []
     while True:
-        findings = find_damage(asked.gate_before, probe_known(shadow.model, asked.gate, generation))
-        trials.append(_trial(shadow, findings, len(plan.targets), settings))
+        trials.append(_trial(shadow, asked, generation, settings))
         if on_log is not None:
             on_log(trials[-1].model_dump(), len(trials))
         is_hopeless = not smaller or learns_too_little(trials[-1], settings.promotion)
@@ -143,13 +148,16 @@ def _try_scales(
 
 
 def _trial(
-    shadow: _Shadow, gate: DamageFindings, target_count: int, settings: ConsolidationSettings
+    shadow: _Shadow, asked: _Questions, generation: int, settings: ConsolidationSettings
 ) -> ScaleTrial:
+    gate = find_damage(asked.gate_before, probe_known(shadow.model, asked.gate, generation))
+    targets = {probe.fact_id for probe in shadow.probes}
     return ScaleTrial(
         scale=shadow.scale,
-        internalised_rate=len(proven_ids(shadow.probes, settings.probe.min_token_prob)) / target_count,
+        internalised_rate=len(proven_ids(shadow.probes, settings.probe.min_token_prob)) / len(targets),
         gate_damage_rate=len(gate.damaged) / max(1, gate.stable_probed),
         gate_probed=gate.stable_probed,
+        perplexity_ratio=perplexity(shadow.model) / asked.perplexity_before,
     )
 
 

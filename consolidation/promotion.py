@@ -18,10 +18,11 @@ class GateDecision(NamedTuple):
 
 
 def passes(trial: ScaleTrial, settings: PromotionSettings) -> bool:
-    """Tell whether one scale learns enough and damages little enough on the gate facts."""
+    """Tell whether one scale learns enough and damages little enough: gate facts and general text."""
     return (
         trial.internalised_rate >= settings.min_internalised_rate
         and trial.gate_damage_rate <= settings.max_damage_rate
+        and trial.perplexity_ratio <= settings.max_perplexity_ratio
     )
 
 
@@ -45,14 +46,17 @@ def decide(trials: Sequence[ScaleTrial], settings: PromotionSettings) -> GateDec
         return GateDecision(
             best.scale,
             f"scale {best.scale:g}: {best.internalised_rate:.1%} internalised, "
-            f"{best.gate_damage_rate:.1%} of {best.gate_probed} gate facts damaged",
+            f"{best.gate_damage_rate:.1%} of {best.gate_probed} gate facts damaged, "
+            f"perplexity times {best.perplexity_ratio:.3f}",
         )
     tried = "; ".join(
-        f"scale {trial.scale:g}: {trial.internalised_rate:.1%} internalised, {trial.gate_damage_rate:.1%} damaged"
+        f"scale {trial.scale:g}: {trial.internalised_rate:.1%} internalised, {trial.gate_damage_rate:.1%} damaged, "
+        f"perplexity times {trial.perplexity_ratio:.3f}"
         for trial in trials
     )
     return GateDecision(
         None,
-        f"no scale internalises at least {settings.min_internalised_rate:.0%} and damages at most "
-        f"{settings.max_damage_rate:.0%} ({tried})",
+        f"no scale internalises at least {settings.min_internalised_rate:.0%}, damages at most "
+        f"{settings.max_damage_rate:.0%} and keeps perplexity within {settings.max_perplexity_ratio:g} times the "
+        f"former ({tried})",
     )

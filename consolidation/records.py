@@ -65,12 +65,13 @@ class TrainingReceipt(Record):
 
 
 class ScaleTrial(Record):
-    """Gate figures of one adapter scale."""
+    """Gate figures of one adapter scale; `perplexity_ratio` is the new one on general text over the former's."""
 
     scale: float
     internalised_rate: float
     gate_damage_rate: float
     gate_probed: int
+    perplexity_ratio: float
 
 
 class KnownFact(Record):

@@ -197,6 +197,8 @@ class PromotionSettings(SettingsGroup):
     max_damage_rate: float = Field(default=0.2, ge=0, le=1)
     """Largest share of the gate questions that may be damaged. Many of them hang by a thread: the former generation
     answers them with a token below 0.3, and nearly all damage falls on these."""
+    max_perplexity_ratio: PositiveFloat = 1.05
+    """Largest perplexity on general text, relative to the former generation's."""
     min_gate_facts: NonNegativeInt = 30
     """Fewest gate questions that the former generation must answer; with fewer, damage could not be measured."""
     scales: tuple[float, ...] = Field(default=(1.2, 1.0, 0.85), min_length=1)

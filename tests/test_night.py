@@ -75,7 +75,11 @@ SETTINGS = ConsolidationSettings(
     selection=SelectionSettings(max_facts=20, min_facts=2),
     write_back=WRITE_BACK,
     promotion=PromotionSettings(
-        min_internalised_rate=0.5, max_damage_rate=0.2, min_gate_facts=0, scales=(1.0, 0.5)
+        min_internalised_rate=0.5,
+        max_damage_rate=0.2,
+        max_perplexity_ratio=100.0,  # prose is nothing to a model of five words
+        min_gate_facts=0,
+        scales=(1.0, 0.5),
     ),
     shrink_limit=1.0,
 )
@@ -325,7 +329,9 @@ def test_unproven_facts_stay_in_the_store(memory, load_model):
     settings = SETTINGS.model_copy(
         update={
             "write_back": WRITE_BACK.model_copy(update={"epochs": 1}),
-            "promotion": PromotionSettings(min_internalised_rate=0.0, max_damage_rate=1.0, min_gate_facts=0),
+            "promotion": SETTINGS.promotion.model_copy(
+                update={"min_internalised_rate": 0.0, "max_damage_rate": 1.0}
+            ),
         }
     )
     report = sleep(memory, load_model, settings=settings)

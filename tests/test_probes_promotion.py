@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from carriers.ledger_records import StoredFact
 from consolidation.damage import find_damage, known_facts, plan_damage_probes
 from consolidation.eviction import plan_evictions
+from consolidation.general_text import perplexity
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
 from consolidation.promotion import decide, learns_too_little, passes
 from consolidation.records import FactTargets, KnownFact, ScaleTrial
@@ -30,8 +32,14 @@ def probe(fact_id: str, form: str = "known_few_shot", matched: bool = True, prob
     )
 
 
-def trial(scale: float, learnt: float, damage: float) -> ScaleTrial:
-    return ScaleTrial(scale=scale, internalised_rate=learnt, gate_damage_rate=damage, gate_probed=100)
+def trial(scale: float, learnt: float, damage: float, perplexity: float = 1.0) -> ScaleTrial:
+    return ScaleTrial(
+        scale=scale,
+        internalised_rate=learnt,
+        gate_damage_rate=damage,
+        gate_probed=100,
+        perplexity_ratio=perplexity,
+    )
 
 
 # --- proof
@@ -223,3 +231,23 @@ def test_known_facts_are_asked_their_own_question_or_the_one_a_night_made_for_th
         (asked.id, "Colour?", ("green",)),
         (bare.id, "Name of the dog?", ("Rex",)),
     ]
+
+
+# --- general text
+
+
+def test_a_model_that_forgets_how_to_speak_is_refused():
+    ruined = trial(1.0, 0.9, 0.0, perplexity=1.2)
+    assert not passes(ruined, GATE)
+    choice = decide([ruined, trial(0.5, 0.8, 0.0, perplexity=1.01)], GATE)
+    assert choice.scale == 0.5
+    assert "perplexity times 1.200" in decide([ruined], GATE).reason
+
+
+def test_general_text_is_read_to_the_last_paragraph(tmp_path):
+    model, prose = tiny_language_model(), tmp_path / "prose.txt"
+    prose.write_text("blue is red\n\nred is blue blue\n", encoding="utf-8")
+    features = model.forward_features(["blue is red", "red is blue blue"])
+    expected = np.exp(np.concatenate([item.nll for item in features]).mean())
+    assert perplexity(model, prose) == pytest.approx(expected, rel=1e-5)
+    assert perplexity(model) > 1
