@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from machine_rate import sgemm_gflops
 from routing_contenders import CONTENDERS, measure, measure_door
 
 from routers.calibration import loss_over_resplits, operating_point
@@ -28,7 +28,7 @@ from routers.features import Evidence
 from routers.heads import RouterHeads, load_card
 from routers.scorecard import score_router
 from serving.loaded_models import LoadedModels
-from sharpwave.cpu import cpu_budget, set_up_torch
+from sharpwave.cpu import cpu_budget
 from sharpwave.settings import Settings, load_settings
 from tasks.router_tasks import corpus_examples, facts_for_router
 
@@ -84,7 +84,7 @@ def main(
         "store_or_not_agreement": _agreement(fast, exact, "is_write"),
         "n_report": len(facts),
         "seed": seed,
-        "sgemm_gflops": _sgemm_gflops(),
+        "sgemm_gflops": sgemm_gflops(),
         "threads": cpu_budget(),
         "contenders": table,
         "front_door": [
@@ -172,20 +172,6 @@ def _decided(
 
 def _agreement(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], key: str) -> float:
     return float(np.mean([one[key] == other[key] for one, other in zip(some, others, strict=True)]))
-
-
-def _sgemm_gflops(size: int = 1024, seconds: float = 1.0) -> float:
-    """Return the rate of square float32 products by torch: the machine's own measure of scale."""
-    import torch
-
-    set_up_torch()
-    left, right = torch.randn(size, size), torch.randn(size, size)
-    left @ right
-    begun, count = time.perf_counter(), 0
-    while time.perf_counter() - begun < seconds:
-        left @ right
-        count += 1
-    return 2 * size**3 * count / (time.perf_counter() - begun) / 1e9
 
 
 def _markdown(figures: Mapping[str, Any]) -> str:
