@@ -194,7 +194,7 @@ def _reconsider(batch: LedgerBatch, state: FactState, decision: RouteDecision) -
     if decision.action.is_write and state.status in (FactStatus.KNOWN, FactStatus.INTERNALISED):
         state.last_decision = decision.model_dump(mode="json")
         state.status, state.known_generation, state.proven_generation = FactStatus.HOT, None, None
-        batch.record(state.fact_id, EventKind.STORED, {"reason": "rerouted"})
+        batch.record(state.fact_id, EventKind.STORED, {"reason": "rerouted"}, generation=decision.generation)
 
 
 def _place(batch: LedgerBatch, waiting: dict[str, RouteDecision]) -> None:
@@ -213,11 +213,19 @@ def _place(batch: LedgerBatch, waiting: dict[str, RouteDecision]) -> None:
         state.known_generation = decision.generation if is_known else None
         if not settle(batch, state):
             continue
-        if is_known and is_contradicted_by_weights(batch, state):
+        reason = _why_stored(batch, state)
+        if reason is not None:
             state.status, state.known_generation = FactStatus.HOT, None
-            batch.record(fact_id, EventKind.STORED, {"reason": "override"})
-        elif not is_known:
-            batch.record(fact_id, EventKind.STORED, {"reason": "routed"})
+            batch.record(fact_id, EventKind.STORED, {"reason": reason})
+
+
+def _why_stored(batch: LedgerBatch, state: FactState) -> str | None:
+    """Return why a fact that has just been placed belongs into the store; None if the weights are enough."""
+    if state.status is FactStatus.HOT:
+        return "routed"
+    if state.known_generation not in batch.lineage:
+        return "rolled_back"  # the decision is older than a rollback: its judge does not answer any more
+    return "override" if is_contradicted_by_weights(batch, state) else None
 
 
 def _own_ends(connection: Connection, ids: Sequence[str]) -> dict[str, datetime | None]:

@@ -245,15 +245,15 @@ class GenerationStore:
             set_status(connection, left, GenerationStatus.ROLLED_BACK)
             set_status(connection, entered, GenerationStatus.PROMOTED)
             point_to(connection, number)
-            batch = LedgerBatch(connection, run_id)
-            readmitted = generation_moves.leave(batch, left)
-            moves = [generation_moves.enter(batch, item) for item in entered]
+            readmitted, internalised, overridden = generation_moves.move(
+                LedgerBatch(connection, run_id), left, entered
+            )
             return RollbackReceipt(
                 from_number=former,
                 to_number=number,
-                readmitted=readmitted + sum(move[1] for move in moves),
-                internalised=sum(move[0] for move in moves),
-                overridden=sum(move[2] for move in moves),
+                readmitted=readmitted,
+                internalised=internalised,
+                overridden=overridden,
                 left=tuple(left),
                 entered=tuple(entered),
             )

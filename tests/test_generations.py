@@ -349,10 +349,64 @@ def test_no_override_by_weights_that_were_rolled_back(ledger, store):
     tell(ledger, oslo, action=RouteAction.NON_WRITE)
     assert statuses(ledger, [oslo.id]) == [FactStatus.KNOWN]
     receipt = store.rollback(1, "forward")
-    assert receipt.overridden == 1, (
+    assert receipt.readmitted == 1, (
         "forward again, the weights hold the old value, so the new one must be stored"
     )
     assert statuses(ledger, [rome.id, oslo.id]) == [FactStatus.SUPERSEDED, FactStatus.HOT]
+
+
+def test_a_decision_older_than_a_rollback_does_not_count_on_the_weights_left(ledger, store):
+    learn(store, tell(ledger, fact("a")))
+    store.rollback(0, "back")
+    [late] = tell(ledger, fact("judged by 1"), action=RouteAction.NON_WRITE, generation=1)
+    assert statuses(ledger, [late]) == [FactStatus.HOT]
+    assert ledger.history(late)[-1].payload == {"reason": "rolled_back"}
+
+
+def test_a_known_arrival_while_rolled_back_is_stored_on_the_way_forward(ledger, store):
+    learn(store, tell(ledger, fact("a")))
+    [before] = tell(ledger, fact("probed by 2"), action=RouteAction.NON_WRITE, generation=1)
+    learn(store, tell(ledger, fact("b")))
+    store.rollback(1, "back")
+    [arrival] = tell(ledger, fact("never probed by 2"), action=RouteAction.NON_WRITE, generation=1)
+    assert store.rollback(2, "forward").readmitted == 1
+    assert statuses(ledger, [before, arrival]) == [FactStatus.KNOWN, FactStatus.HOT]
+
+
+def test_a_fact_stored_during_a_night_is_not_evicted_on_the_way_to_its_generation(ledger, store):
+    a, b, c = tell(ledger, fact("a"), fact("b"), fact("c"))
+    learn(store, [a])
+    learn(store, [b], damaged=[a])
+    store.rollback(1, "back")
+    learn(store, [c])  # a is hot meanwhile: nobody has asked generation 3 for it
+    store.rollback(0, "back")
+    store.rollback(1, "forward")
+    assert statuses(ledger, [a]) == [FactStatus.INTERNALISED]
+    store.rollback(3, "forward")
+    assert statuses(ledger, [a, b, c]) == [FactStatus.HOT, FactStatus.HOT, FactStatus.INTERNALISED]
+
+
+def test_what_the_router_found_unknown_is_not_evicted_again(ledger, store):
+    a, b = tell(ledger, fact("a"), fact("b"))
+    learn(store, [a, b])
+    ledger.apply_routes([decision(ledger.fact(a), RouteAction.WRITE_NEW, 1)], "again")
+    store.rollback(0, "back")
+    assert store.rollback(1, "forward").internalised == 1
+    assert statuses(ledger, [a, b]) == [FactStatus.HOT, FactStatus.INTERNALISED]
+
+
+def test_a_rollback_remembers_what_the_generation_left_had_damaged(ledger, store):
+    rome, oslo = fact("Rome", 1, CITY), fact("Oslo", 5, CITY)
+    tell(ledger, rome)
+    learn(store, [rome.id])
+    learn(store, tell(ledger, fact("b")), damaged=[rome.id])
+    assert ledger.fact(rome.id).proven_generation is None
+    store.rollback(1, "back")
+    assert (statuses(ledger, [rome.id]), ledger.fact(rome.id).proven_generation) == ([FactStatus.HOT], 1)
+    tell(ledger, oslo, action=RouteAction.NON_WRITE, generation=1)
+    assert statuses(ledger, [rome.id, oslo.id]) == [FactStatus.SUPERSEDED, FactStatus.HOT]
+    store.rollback(2, "forward")
+    assert ledger.fact(rome.id).proven_generation is None
 
 
 def test_a_promotion_that_teaches_an_outdated_value_stores_the_present_one(ledger, store):

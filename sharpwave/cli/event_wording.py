@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 _REASONS = {
     (EventKind.STORED, "routed"): "the router chose to store it",
     (EventKind.STORED, "override"): "stored although known: the weights hold an older value of its slot",
+    (
+        EventKind.STORED,
+        "rolled_back",
+    ): "stored although judged as known: that generation is not current any more",
     (EventKind.STORED, "rerouted"): "routed again, and this time to be stored",
     (
         EventKind.EVICTED,
@@ -20,6 +24,10 @@ _REASONS = {
     ): "proven before; the move to this generation took it out of the store again",
     (EventKind.READMITTED, "damaged"): "the new weights do not answer it any more",
     (EventKind.READMITTED, "rollback"): "only generations that are not current any more knew it",
+    (
+        EventKind.READMITTED,
+        "forward",
+    ): "judged as known while this generation was rolled back, which was never asked",
     (EventKind.READMITTED, "import"): "the weights of this store have never learnt it",
 }
 _STANDING = {
