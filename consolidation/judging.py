@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from carriers.adapter_files import adapter_digest, generation_folder
+from carriers.adapter_files import adapter_digest, generation_folder, remove_folders
 from carriers.adapters import stack_adapters
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, gate_questions
 from consolidation.damage import find_damage, plan_damage_probes
 from consolidation.eviction import plan_evictions
+from consolidation.exhaustion import exhaustion_told
 from consolidation.general_text import perplexity
 from consolidation.in_weights import known_in_weights, risk_of
 from consolidation.night_folder import NightFolder
 from consolidation.probes import probe_known, probe_targets, proven_ids
 from consolidation.promotion import decide, learns_too_little, passes
 from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
+from sharpwave.errors import TrainingError
 from sharpwave.records import FactStatus, ProbeResult
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ def judge_shadow(
 ) -> NightVerdict:
     """Save and reload the model at each scale until one passes, probe it, and decide. Evicts nothing.
 
+    A shadow that disk or memory do not suffice for is refused, with the reason.
+
     Args:
         memory: The store.
         plan: What the shadow was trained on.
@@ -71,11 +75,37 @@ def judge_shadow(
     former = folder.read(files.VERDICT, NightVerdict)
     if former is not None:
         return former
+    try:
+        with exhaustion_told():
+            verdict = _verdict(memory, plan, training, settings, bank, load_model, on_log)
+    except TrainingError as error:
+        remove_folders([generation_folder(memory.generations.directory, training.generation)])
+        folder.drop_update()
+        verdict = refusal(training.generation, str(error))
+    folder.write(files.VERDICT, verdict)
+    return verdict
+
+
+def refusal(generation: int, reason: str) -> NightVerdict:
+    """Return the verdict on a shadow that could not be trained or judged."""
+    return NightVerdict(generation=generation, promoted=False, reason=reason, scale=None, trials=())
+
+
+def _verdict(
+    memory: ExternalMemory,
+    plan: NightPlan,
+    training: TrainingReceipt,
+    settings: ConsolidationSettings,
+    bank: Sequence[AnchorQuestion],
+    load_model: LoadModel,
+    on_log: OnLog | None,
+) -> NightVerdict:
+    update = NightFolder(memory.directory, plan.run_id).update
     parent = memory.generations.adapter_folder(plan.parent)
     target = generation_folder(memory.generations.directory, training.generation) / "adapter"
 
     def reload(scale: float) -> _Shadow:
-        stack_adapters(parent, folder.update, target, scale)
+        stack_adapters(parent, update, target, scale)
         model = load_model(target)
         return _Shadow(scale, model, probe_targets(model, plan.targets, training.generation))
 
@@ -93,7 +123,6 @@ def judge_shadow(
         verdict = _with_consequences(memory, plan, settings, verdict, asked, shadow)
         figures = _gate_figures(trials, choice.scale)
         memory.generations.seal(training.generation, adapter_digest(target), figures)
-    folder.write(files.VERDICT, verdict)
     return verdict
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
+from consolidation.exhaustion import exhaustion_told
 from consolidation.in_weights import replayed_anchors, risk_to_known
-from consolidation.judging import LoadModel, OnLog, judge_shadow
+from consolidation.judging import LoadModel, OnLog, judge_shadow, refusal
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
     FactTargets,
@@ -184,21 +185,25 @@ def train_shadow(
     shadow = memory.generations.create_shadow(
         plan.parent, plan.base_fingerprint, [item.fact_id for item in plan.targets]
     )
-    model = load_model(memory.generations.adapter_folder(plan.parent))
-    anchors = [
-        *replayed_anchors(memory, plan, model, settings.write_back.replay_count),
-        *training_anchors(bank, settings.write_back.anchor_count, plan.seed),
-    ]
-    targets = training_targets(plan.targets)
     try:
-        receipt = train_update(
-            model, targets, anchors, settings.write_back, folder.update, seed=plan.seed, on_log=on_log
-        )
+        with exhaustion_told():
+            model = load_model(memory.generations.adapter_folder(plan.parent))
+            anchors = [
+                *replayed_anchors(memory, plan, model, settings.write_back.replay_count),
+                *training_anchors(bank, settings.write_back.anchor_count, plan.seed),
+            ]
+            receipt = train_update(
+                model,
+                training_targets(plan.targets),
+                anchors,
+                settings.write_back,
+                folder.update,
+                seed=plan.seed,
+                on_log=on_log,
+            )
     except TrainingError as error:
-        verdict = NightVerdict(
-            generation=shadow.number, promoted=False, reason=str(error), scale=None, trials=()
-        )
-        apply_verdict(memory, plan, None, verdict)
+        folder.drop_update()  # on a full disk there may be no room to say so before
+        apply_verdict(memory, plan, None, refusal(shadow.number, str(error)))
         raise
     record = TrainingReceipt(generation=shadow.number, **receipt.figures())
     folder.write(files.TRAINING, record)

@@ -537,3 +537,32 @@ def test_a_killed_night_gives_its_lease_up(tmp_path):
         holder.stdout.close()
     with night_lease(tmp_path):
         pass
+
+
+def out_of_memory(_):
+    import torch
+
+    torch.empty(10**15)
+
+
+def test_a_training_that_memory_does_not_suffice_for_leaves_the_old_generation(memory, load_model):
+    before = snapshot(memory)
+    planned = plan(memory)
+    with pytest.raises(TrainingError, match="memory ran out"):
+        train(memory, planned, out_of_memory)
+    assert snapshot(memory) == before
+    assert unfinished_nights(memory.directory) == []
+    assert sleep(memory, load_model, "next").status == "promoted"
+
+
+def test_a_judgement_that_memory_does_not_suffice_for_leaves_the_old_generation(memory, load_model):
+    before = snapshot(memory)
+    planned = plan(memory)
+    training = train(memory, planned, load_model)
+    verdict = judge_shadow(memory, planned, training, SETTINGS, [], out_of_memory)
+    assert (verdict.promoted, verdict.scale) == (False, None)
+    report = apply_verdict(memory, planned, training, verdict)
+    assert (report.status, "memory ran out" in report.reason) == ("discarded", True)
+    assert snapshot(memory) == before
+    assert not (memory.generations.directory / "0001").exists()
+    assert sleep(memory, load_model, "next").status == "promoted"
