@@ -96,9 +96,9 @@ def find_night(store: Path, generations: GenerationStore, chosen: str | None) ->
     if chosen is None and (waiting := files.waiting_night(store)) is not None:
         return waiting
     if chosen is not None and not chosen.isdecimal():
-        if NightFolder(store, Path(chosen).name).read(files.PLAN, NightPlan) is None:
+        if NightFolder(store, chosen).read(files.PLAN, NightPlan) is None:
             raise StoreError(f"there is no consolidation {chosen}; `sharpwave status` lists the last ones")
-        return Path(chosen).name
+        return chosen
     number = generations.current().number if chosen is None else generations.get(int(chosen)).number
     if number == 0:
         raise StoreError(
@@ -170,7 +170,7 @@ def diff_of(night: NightRecords, facts: Mapping[str, StoredFact], min_token_prob
 
 
 def _mentioned(night: NightRecords) -> set[str]:
-    ids = {item.fact_id for item in (*night.plan.targets, *night.plan.rejected)}
+    ids = {item.fact_id for item in night.plan.targets} | {item.fact_id for item in night.plan.rejected}
     if night.verdict is not None:
         ids.update(night.verdict.proven, night.verdict.damaged, night.verdict.never_known)
         ids.update(probe.fact_id for probe in night.verdict.target_probes)
@@ -194,8 +194,12 @@ class _LineMaker:
         self._targets = {item.fact_id: item for item in night.plan.targets}
         self._rejected = night.plan.rejected
         self._facts = facts
-        self._probes = night.verdict.target_probes if night.verdict else ()
-        self._failed = failed_probes(self._probes, min_token_prob)
+        probes = night.verdict.target_probes if night.verdict else ()
+        self._failed = failed_probes(probes, min_token_prob)
+        self._lowest: dict[str, float] = {}
+        for probe in probes:
+            lowest = self._lowest.get(probe.fact_id, 1.0)
+            self._lowest[probe.fact_id] = min(lowest, probe.lowest_answer_prob)
 
     def each(self, ids: Iterable[str]) -> tuple[DiffLine, ...]:
         """Return a line per fact."""
@@ -216,11 +220,10 @@ class _LineMaker:
 
     def _line(self, fact_id: str, reason: str = "") -> DiffLine:
         fact = self._facts.get(fact_id)
-        probs = [probe.lowest_answer_prob for probe in self._probes if probe.fact_id == fact_id]
         figures = {
             "fact_id": fact_id,
             "reason": reason,
-            "lowest_prob": min(probs, default=None),
+            "lowest_prob": self._lowest.get(fact_id),
             "failed": tuple(self._failed.get(fact_id, ())),
         }
         if fact is None or fact.words is None:

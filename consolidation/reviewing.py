@@ -21,7 +21,7 @@ from consolidation.records import (
     TrainingReceipt,
 )
 from consolidation.review import mark_facts, obstacle
-from sharpwave.errors import IntegrityError, StoreError
+from sharpwave.errors import StoreError
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
