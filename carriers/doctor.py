@@ -5,7 +5,7 @@ The ledger is never changed to fit the index. Repairs need the write lock; looki
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -39,11 +39,13 @@ def run_doctor(
     *,
     repair: bool = False,
     reembed: bool = False,
+    in_review: Collection[int] = (),
     lock_timeout_seconds: float = 10.0,
 ) -> DoctorReport:
     """Examine a store that nobody here has open, however broken its index; mend it with `repair`.
 
-    `reembed` drops the index and builds it anew with `embedder`, and mends all else, too.
+    `reembed` drops the index and builds it anew with `embedder`, and mends all else, too. `in_review` are shadows
+    that wait for a person and are no remains of a killed run.
 
     Raises:
         StoreError: there is no store at `directory`.
@@ -57,7 +59,14 @@ def run_doctor(
         with _lock_for(directory, repair, lock_timeout_seconds) as writer:
             generations = open_generations(directory, ledger)
             return examine_and_repair(
-                directory, ledger, generations, embedder, repair=repair, reembed=reembed, writer=writer
+                directory,
+                ledger,
+                generations,
+                embedder,
+                repair=repair,
+                reembed=reembed,
+                in_review=in_review,
+                writer=writer,
             )
     finally:
         ledger.close()
@@ -71,10 +80,11 @@ def examine_and_repair(
     *,
     repair: bool,
     reembed: bool = False,
+    in_review: Collection[int] = (),
     writer: str | None = None,
 ) -> DoctorReport:
     """Examine an open store and mend it if asked; the caller holds the write lock for a repair."""
-    found = _examine(directory, ledger, generations, embedder, writer)
+    found = _examine(directory, ledger, generations, embedder, writer, in_review)
     if not repair:
         return found
     index_folder = directory / INDEX_NAME
@@ -86,9 +96,9 @@ def examine_and_repair(
             _mend_rows(index, ledger, found)
             drain_outbox(ledger, index)
     if not is_locked(directory / NIGHT_LOCK_NAME):
-        generations.discard_interrupted()
+        generations.discard_interrupted(in_review)
     remove_folders(generations.orphan_folders())
-    after = _examine(directory, ledger, generations, embedder, writer, has_sound_files=True)
+    after = _examine(directory, ledger, generations, embedder, writer, in_review, has_sound_files=True)
     return replace(found, remaining=after.findings, is_repair=True)
 
 
@@ -98,6 +108,7 @@ def _examine(
     generations: GenerationStore,
     embedder: SentenceEmbedder,
     writer: str | None,
+    in_review: Collection[int],
     *,
     has_sound_files: bool = False,
 ) -> DoctorReport:
@@ -109,7 +120,11 @@ def _examine(
         # a consolidation in progress has a shadow by right
         interrupted_generations=()
         if writer or is_locked(directory / NIGHT_LOCK_NAME)
-        else tuple(item.number for item in generations.all() if item.status is GenerationStatus.SHADOW),
+        else tuple(
+            item.number
+            for item in generations.all()
+            if item.status is GenerationStatus.SHADOW and item.number not in in_review
+        ),
         orphan_adapters=tuple(str(path) for path in generations.orphan_folders()),
         adapter_problem=_adapter_problem(generations, current.number),
         current_parent=current.parent,

@@ -8,7 +8,7 @@ carries out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -141,6 +141,7 @@ class ExternalMemory:
         evict: Sequence[str],
         proven: Sequence[str],
         trained: Sequence[str],
+        kept: Sequence[str] = (),
         damaged: Sequence[str] = (),
         readmit: Sequence[str] = (),
         run_id: str,
@@ -155,6 +156,7 @@ class ExternalMemory:
             evict=evict,
             proven=proven,
             trained=trained,
+            kept=kept,
             damaged=damaged,
             readmit=readmit,
             run_id=run_id,
@@ -227,15 +229,20 @@ class ExternalMemory:
         ):
             raise _hollow(self.index.path, "empty")
 
-    def doctor(self, *, repair: bool = False) -> DoctorReport:
-        """Compare the stores and, with `repair`, mend what can be mended.
+    def doctor(self, *, repair: bool = False, in_review: Collection[int] = ()) -> DoctorReport:
+        """Compare the stores and, with `repair`, mend what can be mended; shadows in review are left alone.
 
         For a store that does not open, or to change the embedder, use `carriers.doctor.run_doctor`.
         """
         if repair:
             self._require_writer()
         return examine_and_repair(
-            self.directory, self.ledger, self.generations, self.index.embedder, repair=repair
+            self.directory,
+            self.ledger,
+            self.generations,
+            self.index.embedder,
+            repair=repair,
+            in_review=in_review,
         )
 
     def _hot_ids(self, namespace: str, ids: set[str]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
@@ -36,6 +36,7 @@ def apply_promotion(
     evict: Sequence[str],
     proven: Sequence[str],
     trained: Sequence[str],
+    kept: Collection[str],
     damaged: Sequence[str],
     readmit: Sequence[str],
 ) -> PromotionReceipt:
@@ -46,7 +47,8 @@ def apply_promotion(
         batch.record(fact_id, EventKind.TRAINED, generation=number)
         batch.state(fact_id).trained_generation = number
     for fact_id in proven:
-        batch.record(fact_id, EventKind.PROVEN, generation=number)
+        reason = {"reason": "kept"} if fact_id in kept else None
+        batch.record(fact_id, EventKind.PROVEN, reason, generation=number)
     note_proof(batch, proven, number)
     evicted, unevicted = evict_proven(batch, evict, number, "proven")
     damaged_count = note_damage(batch, damaged, number)
@@ -62,6 +64,7 @@ def apply_promotion(
         damaged=damaged_count,
         readmitted=readmitted,
         overridden=overridden,
+        kept=sum(batch.state(fact_id).status is FactStatus.HOT for fact_id in kept),
         skipped=tuple(unevicted + unadmitted),
     )
 

@@ -23,6 +23,7 @@ class ShadowFolder(NamedTuple):
 class PromotionReceipt(Record):
     """What a promotion did. Counts are facts.
 
+    `kept` facts were proven and stay in the store because a review said so.
     `overridden` facts went (back) to the store because the weights now hold an older value of their slot.
     `skipped` ids were to be evicted or re-admitted but were superseded, forgotten or asserted anew meanwhile.
     """
@@ -35,6 +36,7 @@ class PromotionReceipt(Record):
     damaged: int
     readmitted: int
     overridden: int
+    kept: int = 0
     skipped: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ The pointer is kept in the ledger, so it moves in the same transaction as the fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,9 +138,13 @@ class GenerationStore:
                 connection.execute(update(generations).where(generations.c.number == number).values(values))
         remove_folders([generation_folder(self.directory, number)])
 
-    def discard_interrupted(self) -> list[int]:
-        """Discard every shadow, for none can be in work when a run begins; return their numbers."""
-        shadows = [item.number for item in self.all() if item.status is GenerationStatus.SHADOW]
+    def discard_interrupted(self, spared: Collection[int] = ()) -> list[int]:
+        """Discard every shadow but those spared, for none can be in work when a run begins; return their numbers."""
+        shadows = [
+            item.number
+            for item in self.all()
+            if item.status is GenerationStatus.SHADOW and item.number not in spared
+        ]
         for number in shadows:
             self.discard(number, _INTERRUPTED)
         return shadows
@@ -177,6 +181,7 @@ class GenerationStore:
         evict: Sequence[str],
         proven: Sequence[str],
         trained: Sequence[str],
+        kept: Sequence[str] = (),
         damaged: Sequence[str] = (),
         readmit: Sequence[str] = (),
         run_id: str,
@@ -190,17 +195,18 @@ class GenerationStore:
             evict: Hot facts that the weights take over; they leave the index. All must be in `proven`.
             proven: Facts that the saved and reloaded model answered.
             trained: Facts in the training set.
+            kept: Those of `proven` that a review keeps in the store; none of them may be in `evict`.
             damaged: Known or internalised facts that this generation does not answer any more.
             readmit: Those of `damaged` that go back to the store.
             run_id: The run, for the events.
 
         Raises:
-            ValueError: `evict` is not part of `proven`, `readmit` not of `damaged`, or a fact is both
-                proven and damaged.
+            ValueError: `evict` or `kept` is not part of `proven`, `readmit` not of `damaged`, or a fact is both
+                proven and damaged or both evicted and kept.
             StoreError: the generation is no shadow, its parent is not current, or an id is unknown.
             IntegrityError: the shadow is not sealed or its files are damaged.
         """
-        _refuse_contradictions(evict, proven, damaged, readmit)
+        _refuse_contradictions(evict, proven, kept, damaged, readmit)
         with self.ledger.transaction() as connection:
             former = self._receipt_of_repeat(connection, number, run_id)
             if former is not None:
@@ -213,6 +219,7 @@ class GenerationStore:
                 evict=list(dict.fromkeys(evict)),
                 proven=list(dict.fromkeys(proven)),
                 trained=list(dict.fromkeys(trained)),
+                kept=set(kept),
                 damaged=list(dict.fromkeys(damaged)),
                 readmit=list(dict.fromkeys(readmit)),
             )
@@ -304,10 +311,16 @@ class GenerationStore:
 
 
 def _refuse_contradictions(
-    evict: Sequence[str], proven: Sequence[str], damaged: Sequence[str], readmit: Sequence[str]
+    evict: Sequence[str],
+    proven: Sequence[str],
+    kept: Sequence[str],
+    damaged: Sequence[str],
+    readmit: Sequence[str],
 ) -> None:
     for chosen, allowed, complaint in (
         (set(evict), set(proven), "facts to be evicted were not proven"),
+        (set(kept), set(proven), "facts to be kept were not proven"),
+        (set(kept) & set(evict), set(), "facts are to be both evicted and kept"),
         (set(readmit), set(damaged), "facts to be re-admitted were not damaged"),
         (set(proven) & set(damaged), set(), "facts are called both proven and damaged"),
     ):

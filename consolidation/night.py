@@ -1,7 +1,7 @@
 """One night in four stages: plan, train, judge, apply. Orchestration-free; flows call the stages one by one.
 
 Until `apply_verdict` nothing a reader can see has changed. That stage is one ledger transaction: it moves the
-current pointer, the evicted facts and the damaged ones together.
+current pointer, the evicted facts and the damaged ones together. A night under review waits before it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from consolidation.in_weights import replayed_anchors, risk_to_known
 from consolidation.judging import LoadModel, OnLog, judge_shadow, refusal
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
+    WAITING,
     FactTargets,
     NightPlan,
     NightReport,
     NightVerdict,
     Rejection,
+    Review,
     TrainingReceipt,
 )
+from consolidation.review import DECIDES, reviewed
 from consolidation.selection import select_facts
 from consolidation.targets import check_targets, given_targets, training_targets
-from sharpwave.errors import StoreBusyError, TrainingError
+from sharpwave.errors import StoreBusyError, StoreError, TrainingError
 from sharpwave.records import FactStatus, GenerationStatus, utc_now
 
 if TYPE_CHECKING:
@@ -94,7 +97,13 @@ def plan_night(
         bank: Its anchors tell, beside the store's own known facts, what the model knows and a training endangers.
         seed: Seeds the draw of anchors and the training.
         save: False for a dry run, which changes nothing on disk.
+
+    Raises:
+        StoreError: another night waits for review; a new one would take its shadow away.
     """
+    waiting = files.waiting_night(memory.directory)
+    if save and waiting not in {None, run_id}:
+        raise StoreError(f"the consolidation {waiting} waits for review; {DECIDES}")
     folder = NightFolder(memory.directory, run_id)
     former = _resumable(memory, folder, base_fingerprint)
     if former is not None:
@@ -141,13 +150,13 @@ def _make_targets(
 
 
 def _resumable(memory: ExternalMemory, folder: NightFolder, base_fingerprint: str) -> NightPlan | None:
-    """Return the plan of a night that is finished or can go on; None where it has to begin anew.
+    """Return the plan of a night that is finished, waits or can go on; None where it has to begin anew.
 
     A night cannot go on when the store has moved on since: another generation is current, its shadow is gone, or,
     before its training, one of its facts has left the store.
     """
     plan = folder.read(files.PLAN, NightPlan)
-    if plan is None or folder.read(files.REPORT, NightReport) is not None:
+    if plan is None or folder.read(files.REPORT, NightReport) is not None or folder.is_waiting:
         return plan
     training = folder.read(files.TRAINING, TrainingReceipt)
     current = memory.generations.current().number
@@ -157,7 +166,7 @@ def _resumable(memory: ExternalMemory, folder: NightFolder, base_fingerprint: st
         return plan if is_fresh and all(fact.status is FactStatus.HOT for fact in stored) else None
     if current == training.generation:
         return plan
-    verdict = folder.read(files.VERDICT, NightVerdict)
+    verdict = reviewed(folder.read(files.VERDICT, NightVerdict), folder.read(files.REVIEW, Review))
     is_decided_against = verdict is not None and not verdict.promoted
     is_shadow = memory.generations.get(training.generation).status is GenerationStatus.SHADOW
     return plan if current == plan.parent and (is_shadow or is_decided_against) else None
@@ -216,11 +225,17 @@ def apply_verdict(
     training: TrainingReceipt | None,
     verdict: NightVerdict | None,
 ) -> NightReport:
-    """Do what the verdict says: promote with evictions and re-admissions in one transaction, or discard."""
+    """Do what verdict and review say: promote with evictions and re-admissions in one transaction, or discard.
+
+    A night that waits for review is reported as such; nothing is done and no report is kept.
+    """
     folder = NightFolder(memory.directory, plan.run_id)
     former = folder.read(files.REPORT, NightReport)
     if former is not None:
         return former
+    if verdict is not None and folder.is_waiting:
+        return _report(plan, training, verdict, (WAITING, f"{verdict.reason}; {DECIDES}", plan.parent))
+    verdict = reviewed(verdict, folder.read(files.REVIEW, Review))
     receipt: PromotionReceipt | None = None
     if verdict is None:
         status, reason, generation = "skipped", plan.shortage, plan.parent
@@ -230,7 +245,22 @@ def apply_verdict(
     else:
         receipt = _promote(memory, plan, verdict)
         status, reason, generation = "promoted", verdict.reason, verdict.generation
-    report = NightReport(
+    report = _report(plan, training, verdict, (status, reason, generation), receipt)
+    folder.drop_update()  # before the report, after which nobody would come back for it
+    folder.write(files.REPORT, report)
+    return report
+
+
+def _report(
+    plan: NightPlan,
+    training: TrainingReceipt | None,
+    verdict: NightVerdict | None,
+    outcome: tuple[str, str, int],
+    receipt: PromotionReceipt | None = None,
+) -> NightReport:
+    """Return the report of an outcome: status, reason and the generation that is current after it."""
+    status, reason, generation = outcome
+    return NightReport(
         run_id=plan.run_id,
         status=status,
         reason=reason,
@@ -243,14 +273,12 @@ def apply_verdict(
         damaged=len(verdict.damaged) if verdict else 0,
         readmitted=receipt.readmitted if receipt else 0,
         stable_probed=verdict.stable_probed if verdict else 0,
+        kept=receipt.kept if receipt else 0,
         rejected=plan.rejected,
         skipped=receipt.skipped if receipt else (),
         training=training,
         trials=verdict.trials if verdict else (),
     )
-    folder.drop_update()  # before the report, after which nobody would come back for it
-    folder.write(files.REPORT, report)
-    return report
 
 
 def _promote(memory: ExternalMemory, plan: NightPlan, verdict: NightVerdict) -> PromotionReceipt:
@@ -260,6 +288,7 @@ def _promote(memory: ExternalMemory, plan: NightPlan, verdict: NightVerdict) -> 
         evict=verdict.evict,
         proven=verdict.proven,
         trained=[item.fact_id for item in plan.targets],
+        kept=verdict.kept,
         damaged=gone,
         readmit=gone,
         run_id=plan.run_id,

@@ -67,11 +67,24 @@ def _ask(
 
 def proven_ids(probes: Iterable[ProbeResult], min_token_prob: float) -> list[str]:
     """Return the facts answered in every form with every answer token above the probability; order kept."""
-    verdicts: dict[str, bool] = {}
+    results = list(probes)
+    failed = failed_probes(results, min_token_prob)
+    return [fact_id for fact_id in dict.fromkeys(probe.fact_id for probe in results) if fact_id not in failed]
+
+
+def failed_probes(probes: Iterable[ProbeResult], min_token_prob: float) -> dict[str, list[ProbeResult]]:
+    """Return, by fact, the probes that keep it from being proven."""
+    failed: dict[str, list[ProbeResult]] = {}
     for probe in probes:
-        passed = probe.matched and probe.lowest_answer_prob > min_token_prob
-        verdicts[probe.fact_id] = verdicts.get(probe.fact_id, True) and passed
-    return [fact_id for fact_id, passed in verdicts.items() if passed]
+        if not (probe.matched and probe.lowest_answer_prob > min_token_prob):
+            failed.setdefault(probe.fact_id, []).append(probe)
+    return failed
+
+
+def why_not_proven(failed: Sequence[ProbeResult]) -> str:
+    """Return in words which forms failed, each with its lowest token probability."""
+    forms = [f"{probe.prompt_form.replace('_', ' ')} ({probe.lowest_answer_prob:.2f})" for probe in failed]
+    return "not proven: " + (", ".join(forms) or "not probed")
 
 
 def matched_ids(probes: Iterable[ProbeResult]) -> set[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from sharpwave.records import ProbeResult, Record
+
+WAITING = "waiting"
+"""Status of a report on a night that waits for review."""
 
 
 class FactTargets(Record):
@@ -87,7 +92,10 @@ class KnownFact(Record):
 
 
 class NightVerdict(Record):
-    """What the probes of the saved and reloaded model say, and what follows from it: a plan, nothing done yet."""
+    """What the probes of the saved and reloaded model say, and what follows from it: a plan, nothing done yet.
+
+    `kept` are proven facts that a review keeps in the store.
+    """
 
     generation: int
     promoted: bool
@@ -96,6 +104,7 @@ class NightVerdict(Record):
     trials: tuple[ScaleTrial, ...]
     proven: tuple[str, ...] = ()
     evict: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     never_known: tuple[str, ...] = ()
     stable_probed: int = 0
@@ -103,8 +112,23 @@ class NightVerdict(Record):
     damage_probes: tuple[ProbeResult, ...] = ()
 
 
+class ReviewDecision(StrEnum):
+    """What a person has said about a night."""
+
+    WAITING = WAITING  # nothing yet
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+
+
+class Review(Record):
+    """A night's review: the decision about the whole, and the facts that stay in the store whatever it is."""
+
+    decision: ReviewDecision = ReviewDecision.WAITING
+    kept: tuple[str, ...] = ()
+
+
 class NightReport(Record):
-    """The outcome of a night, for people and for trackers."""
+    """The outcome of a night, for people and for trackers. One that waits for review has changed nothing yet."""
 
     run_id: str
     status: str
@@ -118,10 +142,16 @@ class NightReport(Record):
     damaged: int
     readmitted: int
     stable_probed: int
+    kept: int = 0
     rejected: tuple[Rejection, ...] = ()
     skipped: tuple[str, ...] = ()
     training: TrainingReceipt | None = None
     trials: tuple[ScaleTrial, ...] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a person has still to decide about the night."""
+        return self.status == WAITING
 
     @property
     def damage_rate(self) -> float:

@@ -1,9 +1,4 @@
-"""The report of a run: one self-contained HTML page, and a Markdown form for terminals.
-
-The page loads nothing: style and plots are inside, and its content security policy forbids the rest. What
-facts and models say is shown as text, never as markup; characters that would reorder or hide it are spelt
-out.
-"""
+"""The report of a run: one self-contained HTML page, and a Markdown form for terminals."""
 
 from __future__ import annotations
 
@@ -23,29 +18,24 @@ from eval.display_text import (
     percent,
     percent_range,
     points,
-    visible_text,
 )
 from eval.metrics import em_by_kind, em_retention, mean_em, weights_share
+from eval.pages import fact_list, render_page
 from eval.plot_style import arm_label, to_svg
 from eval.plots import figures
 from eval.run_records import FULL_STORE_ARM, RANDOM_ARM, SHARPWAVE_ARM, write_atomically
 from eval.statistics import wilson_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eval.run_records import ArmFigures, ConsolidationSummary, FactLine, Run
+    from eval.run_records import ArmFigures, ConsolidationSummary, Run
 
 REPORT_FILE = "report.html"
-MAX_LINES_PER_LIST = 300
-_SHOWN_AT_ONCE = 6
-_TEMPLATES = Path(__file__).parent / "templates"
 _LISTS = (
-    ("internalised", "internalised_facts", "+", "Internalised", "proven in the weights without retrieval"),
-    ("evicted", "evicted_facts", MINUS, "Evicted", "out of the store after that proof, kept in the ledger"),
-    ("damaged", "damaged_facts", "!", "Damaged", "answered before the training, no longer after it"),
-    ("readmitted", "readmitted_facts", "↩", "Re-admitted", "put back into the store in the same run"),
-    ("rejected", "rejected", CROSS, "Rejected", "selected, but not proven: they stay in the store"),
+    ("internalised", "internalised_facts", "+", "ins", "Internalised", "proven in the weights without retrieval"),
+    ("evicted", "evicted_facts", MINUS, "del", "Evicted", "out of the store after that proof, kept in the ledger"),
+    ("damaged", "damaged_facts", "!", "", "Damaged", "answered before the training, no longer after it"),
+    ("readmitted", "readmitted_facts", "↩", "", "Re-admitted", "put back into the store in the same run"),
+    ("rejected", "rejected", CROSS, "", "Rejected", "selected, but not proven: they stay in the store"),
 )  # fmt: skip
 
 
@@ -58,21 +48,13 @@ def write_report(run: Run, folder: Path) -> Path:
 
 def render_report(run: Run) -> str:
     """Return the page as a string."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"shown": visible_text, "percent": percent, "size": byte_size}
     plots = [
         {"drawing": drawing, "svg": Markup(to_svg(drawing.figure, drawing.name))} for drawing in figures(run)
     ]
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
         run=run,
         metrics=run.metrics,
         verdict=verdict(run),
@@ -197,9 +179,16 @@ def _night(night: ConsolidationSummary) -> dict[str, Any]:
     return {
         "summary": night,
         "lists": [
-            _fact_list(getattr(night, field), total=_total(night, key, field))
-            | {"key": key, "sign": sign, "title": title, "what": what}
-            for key, field, sign, title, what in _LISTS
+            fact_list(
+                getattr(night, field),
+                _total(night, key, field),
+                key=key,
+                sign=sign,
+                edit=edit,
+                title=title,
+                what=what,
+            )
+            for key, field, sign, edit, title, what in _LISTS
         ],
     }
 
@@ -207,16 +196,6 @@ def _night(night: ConsolidationSummary) -> dict[str, Any]:
 def _total(night: ConsolidationSummary, key: str, field: str) -> int:
     listed = len(getattr(night, field))
     return listed if key == "rejected" else max(listed, getattr(night, key))
-
-
-def _fact_list(lines: Sequence[FactLine], total: int) -> dict[str, Any]:
-    kept = lines[:MAX_LINES_PER_LIST]
-    return {
-        "first": kept[:_SHOWN_AT_ONCE],
-        "more": kept[_SHOWN_AT_ONCE:],
-        "total": total,
-        "left_out": total - len(kept),
-    }
 
 
 def _routes(run: Run) -> list[dict[str, Any]]:

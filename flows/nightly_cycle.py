@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prefect import flow
+from prefect import flow, get_run_logger
 
 from consolidation.night_folder import unfinished_nights
 from consolidation.records import NightReport
@@ -27,7 +27,7 @@ def nightly_cycle(
     """Ingest every file of the inbox folder (`<store>/inbox` by default), then consolidate.
 
     A night that was killed is finished first, under its own run id. Files that were taken in move to
-    `inbox/done`.
+    `inbox/done`. While a night waits for review, files are taken in and no night is begun or finished.
     """
     run_id = run_id or new_run_id("night")
     chosen = profile, overrides or [], config
@@ -40,5 +40,10 @@ def nightly_cycle(
             ingest_stream(str(file), f"{run_id}-{file.stem}", *chosen, tracker.run_id)
             archive_file_task(str(file))
         report = consolidate_memory(f"{run_id}-sleep", *chosen, tracker.run_id)
-        tracker.log_metrics(report.metrics())
+        if report.is_waiting:
+            get_run_logger().warning(
+                "No consolidation: %s waits for review. %s", report.run_id, report.reason
+            )
+        else:
+            tracker.log_metrics(report.metrics())
     return report

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from carriers.store_layout import GENERATIONS_NAME, INDEX_NAME, LEDGER_NAME, open_generations, open_ledger
 from carriers.write_lock import LOCK_NAME, NIGHT_LOCK_NAME, describe_holder, is_locked
-from consolidation.night_folder import REPORT, NightFolder, unfinished_nights
+from consolidation.night_folder import REPORT, NightFolder, unfinished_nights, waiting_night
 from consolidation.records import NightReport
 from routers.drift import Drift, DriftMonitor
 from routers.heads import HEADS_FILE, RouterHeads
@@ -32,7 +32,8 @@ class StoreStatus:
     """The state of one store; counts are facts, sizes bytes.
 
     `storage_ratio` is hot facts per distinct fact that was not forgotten. `indexed` and `bytes["vectors"]` are
-    None where the index cannot be read just now. `writer` names the process that holds the write lock.
+    None where the index cannot be read just now. `waiting_night` is the consolidation that waits for a person's
+    review. `writer` names the process that holds the write lock.
     """
 
     store: str
@@ -44,6 +45,7 @@ class StoreStatus:
     generations: tuple[Generation, ...]
     nights: tuple[NightReport, ...]
     interrupted_nights: tuple[str, ...]
+    waiting_night: str | None
     is_night_running: bool
     indexed: int | None
     bytes: dict[str, int | None]
@@ -116,6 +118,7 @@ def read_status(directory: Path, namespace: str | None = None) -> StoreStatus:
             generations=tuple(generations.all()),
             nights=_last_nights(directory),
             interrupted_nights=tuple(unfinished_nights(directory)),
+            waiting_night=waiting_night(directory),
             is_night_running=is_locked(directory / NIGHT_LOCK_NAME),
             indexed=index.count,
             bytes={"vectors": index.vector_bytes, **_bytes_beside_vectors(directory, ledger)},

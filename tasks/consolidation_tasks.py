@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from carriers.external_memory import ExternalMemory
 from consolidation import night, night_folder
 from consolidation.anchors import read_anchors, training_anchors
 from consolidation.curriculum import most_steps
 from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
+from consolidation.reviewing import request_review
 from serving.loaded_models import shared_models
-from sharpwave.errors import StoreError
 from sharpwave.progress import current_progress
-from sharpwave.records import Record
 from sharpwave.settings import Settings
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.tracking import joined_run
-
-_R = TypeVar("_R", bound=Record)
 
 
 def open_store(settings: Settings, *, writer: bool) -> ExternalMemory:
@@ -32,13 +28,15 @@ def open_store(settings: Settings, *, writer: bool) -> ExternalMemory:
     )
 
 
-def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
-    """Choose facts and targets; with `save` the plan is kept for the later stages."""
+def make_plan(settings: Settings, run_id: str, *, save: bool, review: bool = False) -> NightPlan:
+    """Choose facts and targets; with `save` the plan is kept for the later stages, with `review` it will wait."""
     from consolidation.question_generation import propose_targets
 
     models = shared_models(settings.models)
     current_progress().stage("choosing facts")
     with open_store(settings, writer=save) as memory:
+        if review:
+            request_review(memory, run_id)
         return night.plan_night(
             memory,
             settings.consolidation,
@@ -51,10 +49,10 @@ def make_plan(settings: Settings, run_id: str, *, save: bool) -> NightPlan:
         )
 
 
-def plan_night(settings_path: str, run_id: str) -> bool:
+def plan_night(settings_path: str, run_id: str, review: bool) -> bool:
     """Plan the night and keep the plan; tell whether there is enough to train on."""
     settings = read_settings(settings_path)
-    return make_plan(settings, run_id, save=True).is_worthwhile
+    return make_plan(settings, run_id, save=True, review=review).is_worthwhile
 
 
 def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> TrainingReceipt:
@@ -86,7 +84,7 @@ def judge_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
         return night.judge_shadow(
             memory,
             _plan(settings, run_id),
-            _required(settings, run_id, night_folder.TRAINING, TrainingReceipt),
+            _folder(settings, run_id).required(night_folder.TRAINING, TrainingReceipt),
             settings.consolidation,
             bank,
             shared_models(settings.models).load_large,
@@ -95,9 +93,9 @@ def judge_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
 
 
 def apply_verdict(settings_path: str, run_id: str) -> NightReport:
-    """Promote or discard, evict and re-admit, in one transaction."""
+    """Promote or discard, evict and re-admit, in one transaction; only report a night that waits for review."""
     settings = read_settings(settings_path)
-    folder = night_folder.NightFolder(settings.store.path, run_id)
+    folder = _folder(settings, run_id)
     with open_store(settings, writer=True) as memory:
         return night.apply_verdict(
             memory,
@@ -108,14 +106,11 @@ def apply_verdict(settings_path: str, run_id: str) -> NightReport:
 
 
 def _plan(settings: Settings, run_id: str) -> NightPlan:
-    return _required(settings, run_id, night_folder.PLAN, NightPlan)
+    return _folder(settings, run_id).required(night_folder.PLAN, NightPlan)
 
 
-def _required(settings: Settings, run_id: str, name: str, kind: type[_R]) -> _R:
-    record = night_folder.NightFolder(settings.store.path, run_id).read(name, kind)
-    if record is None:
-        raise StoreError(f"the night {run_id} has no {name}; start it again with `sharpwave consolidate`")
-    return record
+def _folder(settings: Settings, run_id: str) -> night_folder.NightFolder:
+    return night_folder.NightFolder(settings.store.path, run_id)
 
 
 def _reporting(

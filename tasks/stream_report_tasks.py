@@ -8,6 +8,7 @@ from carriers.ledger_records import StoredFact
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation import night_folder
 from consolidation.night_folder import NightFolder
+from consolidation.probes import failed_probes, why_not_proven
 from consolidation.records import FactTargets, NightPlan, NightReport, NightVerdict
 from eval.metrics import arm_figures, mean_em, routing_cost_ratio, run_metrics
 from eval.plots import write_pngs
@@ -189,19 +190,15 @@ class _FactLines:
 
     def not_proven(self, targets: list[FactTargets]) -> tuple[FactLine, ...]:
         """Return the trained facts that stay in the store, each with the probe it failed."""
-        failed: dict[str, list[str]] = {}
-        for probe in self._verdict.target_probes if self._verdict else ():
-            if not probe.matched or probe.lowest_answer_prob <= 0.5:
-                failed.setdefault(probe.fact_id, []).append(
-                    f"{probe.prompt_form.replace('_', ' ')} ({probe.lowest_answer_prob:.2f})"
-                )
+        probes = self._verdict.target_probes if self._verdict else ()
+        failed = failed_probes(probes, self._memory.settings.consolidation.probe.min_token_prob)
         return tuple(
             FactLine(
                 fact_id=item.fact_id,
                 text=item.text,
                 question=item.train_questions[0],
                 answer=item.answers[0],
-                reason="not proven: " + ", ".join(failed.get(item.fact_id, ["not probed"])),
+                reason=why_not_proven(failed.get(item.fact_id, [])),
             )
             for item in targets
         )

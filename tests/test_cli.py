@@ -25,7 +25,7 @@ from sharpwave.settings import PROJECT_ROOT
 COMMANDS = [
     *("demo", "benchmark", "report"),
     *("ingest", "ask", "status", "history"),
-    *("consolidate", "schedule", "label", "train-router"),
+    *("consolidate", "schedule", "diff", "accept", "reject", "label", "train-router"),
     *("forget", "doctor", "rollback", "export", "import", "models"),
 ]
 CHANGES_STORE_SETTINGS = set(COMMANDS) - {
@@ -200,6 +200,9 @@ def test_with_json_an_error_is_an_object_on_stdout(arguments, kind, code, tmp_pa
         ["rollback"],
         ["export", "x"],
         ["consolidate"],
+        ["diff"],
+        ["accept"],
+        ["reject", "ab"],
     ],
 )
 def test_commands_name_a_missing_store_and_make_none(arguments, tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def test_promotion_moves_pointer_facts_and_index_together(ledger, store):
     )
     assert receipt.model_dump() == {
         "number": 1, "parent": 0, "trained": 3, "proven": 2, "evicted": 1, "damaged": 1, "readmitted": 1,
-        "overridden": 0, "skipped": (),
+        "overridden": 0, "kept": 0, "skipped": (),
     }  # fmt: skip
     with pytest.raises(ValidationError):
         receipt.evicted = 9

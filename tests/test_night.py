@@ -33,8 +33,10 @@ from consolidation.night_folder import (
     forget_words,
     generated_wordings,
     unfinished_nights,
+    waiting_night,
 )
-from consolidation.records import FactTargets, NightPlan, NightReport, Rejection
+from consolidation.records import FactTargets, NightPlan, NightReport, Rejection, ReviewDecision
+from consolidation.reviewing import mark_in_review, request_review, settle_review
 from consolidation.write_back import TrainingTarget, train_update
 from sharpwave.errors import IntegrityError, StoreBusyError, TrainingError
 from sharpwave.records import (
@@ -266,6 +268,27 @@ def test_a_promoted_night_moves_what_is_proven_and_brings_back_what_it_damaged(m
         EventKind.PROVEN,
         EventKind.EVICTED,
     ]
+
+
+def test_a_night_under_review_waits_judged_and_is_promoted_without_any_model(memory, load_model):
+    before = snapshot(memory)
+    request_review(memory, "night")
+    waiting = sleep(memory, load_model)
+    assert (waiting.status, waiting.internalised, waiting.scale) == ("waiting", 4, 1.0)
+    assert snapshot(memory) == before
+    assert waiting_night(memory.directory) == "night"
+    assert sleep(memory, refuse) == waiting
+    mark_in_review(memory.directory, [BOXES[0].id], keep=True)
+    report = settle_review(memory, ReviewDecision.ACCEPTED)
+    assert (report.status, report.evicted, report.kept, report.readmitted) == ("promoted", 3, 1, 2)
+    assert memory.index.ids() == {BOXES[0].id, KNOWN.id, MISJUDGED.id}
+    assert not NightFolder(memory.directory, "night").update.exists()
+
+
+def test_a_night_that_the_gate_refuses_is_discarded_without_a_review(memory, load_model):
+    request_review(memory, "night")
+    assert sleep(memory, load_model, bank=GATE).status == "discarded"
+    assert waiting_night(memory.directory) is None
 
 
 def test_a_discarded_night_leaves_everything_as_it_was(memory, load_model):

@@ -10,9 +10,10 @@ import pytest
 from eval.comparison import comparison_markdown, comparison_table
 from eval.display_text import markdown_cell, visible_text
 from eval.metrics import arm_figures, escalation_rate, run_metrics
+from eval.pages import MAX_LINES_PER_LIST
 from eval.plot_style import spread, to_svg
 from eval.plots import calibration, figures, frontier, write_pngs
-from eval.report import MAX_LINES_PER_LIST, render_report, report_markdown, verdict, write_report
+from eval.report import render_report, report_markdown, verdict, write_report
 from eval.run_records import (
     AnswerRow,
     ArmFigures,

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from carriers.ledger_records import Event
 
 _REASONS = {
+    (
+        EventKind.PROVEN,
+        "kept",
+    ): "the saved and reloaded model answered all its probes; a review kept it in the store",
     (EventKind.STORED, "routed"): "the router chose to store it",
     (EventKind.STORED, "override"): "stored although known: the weights hold an older value of its slot",
     (

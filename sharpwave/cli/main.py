@@ -11,6 +11,7 @@ import typer
 from sharpwave.cli import (
     memory_commands,
     model_commands,
+    review_commands,
     router_commands,
     run_commands,
     sleep_commands,
@@ -57,6 +58,7 @@ def sharpwave(
 run_commands.register(app, TRY)
 memory_commands.register(app, USE)
 sleep_commands.register(app, SLEEP)
+review_commands.register(app, SLEEP)
 router_commands.register(app, SLEEP)
 store_commands.register(app, CARE)
 model_commands.register(app, CARE)

@@ -10,13 +10,14 @@ import typer
 from sharpwave.cli.display import note, print_json, print_table, say, shown, warn
 from sharpwave.cli.flow_runs import flow_session
 from sharpwave.cli.model_commands import fetch_missing
+from sharpwave.cli.night_page import print_night, print_rejections
 from sharpwave.cli.options import Choice, examples, takes_choice
 from sharpwave.cli.progress_display import shown_progress
+from sharpwave.cli.review_commands import settled
 
 if TYPE_CHECKING:
-    from consolidation.records import NightPlan, NightReport, Rejection
-
-_REJECTIONS_SHOWN = 10
+    from consolidation.records import NightPlan
+    from sharpwave.settings import Settings
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -24,7 +25,11 @@ def register(app: typer.Typer, panel: str) -> None:
     app.command(
         "consolidate",
         rich_help_panel=panel,
-        epilog=examples("sharpwave consolidate --dry-run", "sharpwave consolidate"),
+        epilog=examples(
+            "sharpwave consolidate --dry-run",
+            "sharpwave consolidate",
+            "sharpwave consolidate --review && sharpwave diff",
+        ),
     )(consolidate)
     app.command(
         "schedule",
@@ -42,13 +47,21 @@ def consolidate(
         bool, typer.Option("--dry-run", help="Print what would be written back; change nothing.")
     ] = False,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin anew even if a consolidation was interrupted.")
+        bool,
+        typer.Option(
+            "--new",
+            help="Begin anew even if a consolidation was interrupted; one that waits for review is rejected.",
+        ),
+    ] = False,
+    review: Annotated[
+        bool, typer.Option("--review", help="Stop before anything changes, until accept or reject decides.")
     ] = False,
 ) -> None:
     """Write stored facts into the weights, prove them, take the proven ones out of the store.
 
     Facts that the new weights do not answer any more come back into the store. A consolidation that was
-    interrupted is finished first. Takes minutes.
+    interrupted is finished first. With --review it trains and judges and then waits: `sharpwave diff` shows what it
+    would change, `sharpwave accept` does it. Takes minutes.
 
     Changes: the store (generations, ledger, index, consolidations), runs/ and mlruns/; with --dry-run nothing.
     """
@@ -67,15 +80,15 @@ def consolidate(
         else:
             _print_plan(plan)
         return
-    run_id = _night_to_run(settings.store.path, new=new)
+    run_id = _night_to_run(settings, new=new)
     with flow_session(choice, settings):
         from flows.consolidate_memory import consolidate_memory
 
-        report = consolidate_memory(run_id, **choice.flow_arguments())
+        report = consolidate_memory(run_id, **choice.flow_arguments(), review=review)
     if choice.as_json:
         print_json(report.model_dump(mode="json"))
     else:
-        _print_night(report, settings.store.path)
+        print_night(report, settings.store.path)
 
 
 @takes_choice(json=False)
@@ -110,11 +123,22 @@ def schedule(
     serve_schedule({**choice.flow_arguments(), "inbox": str(folder)}, cron=cron, timezone=timezone, port=port)
 
 
-def _night_to_run(store: Path, *, new: bool) -> str:
-    from consolidation.night_folder import unfinished_nights
+def _night_to_run(settings: Settings, *, new: bool) -> str:
+    from consolidation.night_folder import unfinished_nights, waiting_night
+    from consolidation.records import ReviewDecision
+    from consolidation.review import DECIDES
+    from sharpwave.errors import StoreError
     from tasks.run_settings import new_run_id
 
-    interrupted = unfinished_nights(store)
+    waiting = waiting_night(settings.store.path)
+    if waiting is not None:
+        if not new:
+            raise StoreError(
+                f"the consolidation {waiting} waits for review; {DECIDES}; --new rejects it and begins another"
+            )
+        settled(settings, ReviewDecision.REJECTED)
+        note(f"The consolidation {waiting}, which waited for review, was rejected.")
+    interrupted = unfinished_nights(settings.store.path)
     if interrupted and not new:
         note(f"Going on with the interrupted consolidation {interrupted[0]}; --new begins another.")
         return interrupted[0]
@@ -137,34 +161,7 @@ def _print_plan(plan: NightPlan) -> None:
             for item in plan.targets
         ],
     )
-    _print_rejections(plan.rejected)
+    print_rejections(plan.rejected)
     if not plan.is_worthwhile:
         warn(f"the consolidation would be skipped: {plan.shortage}")
     say("nothing was changed")
-
-
-def _print_night(report: NightReport, store: Path) -> None:
-    say(f"{report.run_id}: {report.status} ({shown(report.reason)})")
-    rows = [
-        ["selected", report.selected],
-        ["internalised", report.internalised],
-        ["evicted from the store", report.evicted],
-        ["formerly known facts probed", report.stable_probed],
-        ["damaged", report.damaged],
-        ["put back into the store", report.readmitted],
-    ]
-    print_table(["figure", "facts"], [[str(name), str(value)] for name, value in rows], right=(1,))
-    _print_rejections(report.rejected)
-    say(f"current generation: {report.generation}")
-    say(f"record: {store / 'consolidations' / report.run_id / 'report.json'}")
-    if report.status == "discarded":
-        warn(
-            "the new generation was discarded; the former one stays current and every fact stays in the store"
-        )
-
-
-def _print_rejections(rejected: tuple[Rejection, ...]) -> None:
-    for item in rejected[:_REJECTIONS_SHOWN]:
-        say(f"left out {item.fact_id[:12]}: {shown(item.reason)}")
-    if len(rejected) > _REJECTIONS_SHOWN:
-        say(f"and {len(rejected) - _REJECTIONS_SHOWN} more left out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from consolidation.review import DECIDES
 from eval.display_text import byte_size, percent
 from sharpwave.cli.display import counted, print_table, say, shown, warn
 
@@ -70,6 +71,8 @@ def _print_remarks(status: StoreStatus) -> None:
             f"interrupted consolidations: {', '.join(status.interrupted_nights)}; "
             "`sharpwave consolidate` goes on with them"
         )
+    if status.waiting_night:
+        warn(f"the consolidation {status.waiting_night} waits for review: {DECIDES}")
     if status.counts["observed"] and not status.writer:
         warn(
             f"{counted(status.counts['observed'], 'fact')} not routed yet; the next `sharpwave ingest` does it"

@@ -13,13 +13,12 @@ import typer
 
 from sharpwave.cli.display import counted, note, print_json, say, shown, warn
 from sharpwave.cli.failures import FAILED
+from sharpwave.cli.opened_store import opened_store
 from sharpwave.cli.options import Choice, examples, input_file, takes_choice
 
 if TYPE_CHECKING:
     from carriers.doctor import DoctorReport
-    from carriers.external_memory import ExternalMemory
     from carriers.ledger_records import StoredFact
-    from sharpwave.settings import Settings
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -65,7 +64,7 @@ def forget(
     from serving.fact_lookup import find_fact_ids
 
     settings = choice.settings()
-    with _opened(settings) as memory:
+    with opened_store(settings) as memory:
         found = find_fact_ids(memory.ledger, ids, choice.namespace)
         facts = memory.ledger.facts(found)
         _confirm(facts, yes=yes)
@@ -98,9 +97,11 @@ def doctor(
     """Compare ledger, index and adapters, and say what is wrong and what to do.
 
     Exits with 1 if faults remain. Changes nothing without an option; --repair and --reembed change the index and
-    remove what killed consolidations left. The ledger is never changed to fit the index.
+    remove what killed consolidations left, but nothing that waits for review. The ledger is never changed to fit
+    the index.
     """
     from carriers.doctor import run_doctor
+    from consolidation.reviewing import generations_in_review
     from serving.loaded_models import shared_models
     from serving.store_status import require_store
 
@@ -111,6 +112,7 @@ def doctor(
         shared_models(settings.models).embedder,
         repair=repair,
         reembed=reembed,
+        in_review=generations_in_review(settings.store.path),
         lock_timeout_seconds=settings.store.lock_timeout_seconds,
     )
     if choice.as_json:
@@ -139,7 +141,7 @@ def rollback(
     from tasks.run_settings import new_run_id
 
     settings = choice.settings()
-    with _opened(settings) as memory, night_lease(settings.store.path):
+    with opened_store(settings) as memory, night_lease(settings.store.path):
         current = memory.generations.current()
         target = current.parent if generation is None else generation
         if target is None:
@@ -212,7 +214,7 @@ def import_(
     """
     from serving.store_transfer import import_lines
 
-    with _opened(choice.settings(), create=True) as memory:
+    with opened_store(choice.settings(), create=True) as memory:
         if str(file) == "-":
             name, stream = "standard input", sys.stdin.buffer
             receipt = import_lines(memory, stream, name, weights=weights, namespace=choice.namespace)
@@ -226,24 +228,6 @@ def import_(
     say(f"{counted(receipt.generations, 'generation')} taken over")
     if not receipt.same_weights:
         note("The generations of the export were not taken over: what only they knew is hot here.")
-
-
-@contextmanager
-def _opened(settings: Settings, *, create: bool = False) -> Iterator[ExternalMemory]:
-    """Open a store for writing without loading a language model."""
-    from carriers.external_memory import ExternalMemory
-    from serving.loaded_models import shared_models
-    from serving.store_status import require_store
-
-    if not create:
-        require_store(settings.store.path)
-    with ExternalMemory.open(
-        settings.store.path,
-        shared_models(settings.models).embedder,
-        writer=True,
-        lock_timeout_seconds=settings.store.lock_timeout_seconds,
-    ) as memory:
-        yield memory
 
 
 def _confirm(facts: list[StoredFact], *, yes: bool) -> None:
