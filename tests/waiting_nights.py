@@ -109,8 +109,16 @@ def verdict_of(number: int) -> NightVerdict:
         reason="scale 0.5: 66.7% internalised",
         scale=0.5,
         trials=(
-            ScaleTrial(scale=1.0, internalised_rate=1.0, gate_damage_rate=0.4, gate_probed=50),
-            ScaleTrial(scale=0.5, internalised_rate=2 / 3, gate_damage_rate=0.1, gate_probed=50),
+            ScaleTrial(
+                scale=1.0, internalised_rate=1.0, gate_damage_rate=0.4, gate_probed=50, perplexity_ratio=1.01
+            ),
+            ScaleTrial(
+                scale=0.5,
+                internalised_rate=2 / 3,
+                gate_damage_rate=0.1,
+                gate_probed=50,
+                perplexity_ratio=1.01,
+            ),
         ),
         proven=(BADGE.id, NOTARY.id),
         evict=(BADGE.id, NOTARY.id),

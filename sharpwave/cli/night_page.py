@@ -66,17 +66,18 @@ def print_diff(diff: NightDiff) -> None:
     say(shown(diff.reason, 1000))
     if diff.trials:
         print_table(
-            ["scale", "internalised", "gate damaged", "gate facts probed"],
+            ["scale", "internalised", "gate damaged", "gate facts probed", "perplexity"],
             [
                 [
                     f"{trial.scale:g}{' (chosen)' if trial.scale == diff.scale else ''}",
                     percent(trial.internalised_rate),
                     percent(trial.gate_damage_rate),
                     str(trial.gate_probed),
+                    f"x {trial.perplexity_ratio:.3f}",
                 ]
                 for trial in diff.trials
             ],
-            right=(1, 2, 3),
+            right=(1, 2, 3, 4),
         )
     for name, title, sign, style in _SECTIONS:
         _print_lines(title, getattr(diff, name), sign, style)
