@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/consolidation_nights.py --out consolidation.json
 
 Per seed two nights on one store, then once a row of nights on another. Facts to learn come from the report
-split, from an agent's own world and from changed values; facts that the store keeps as known, and may therefore
+split and from an agent's own world; facts that the store keeps as known, and may therefore
 replay, come from the calibration split. Stable facts, on which damage is counted, are facts of the report split that
 the base model answers in at least two of their four wordings; no training sees, replays or gates on them. What is
 finished is kept beside `--out`, so a killed run goes on. (A script named like the package would hide it.)
@@ -30,10 +30,9 @@ from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation import night
 from consolidation.anchors import read_anchors
 from consolidation.general_text import perplexity
-from eval.corpora.agent_world import agent_world
+from eval.corpora.agent_world import SPANISH_SHARE, AgentInventor, agent_world
 from eval.corpora.splits import split_of
 from eval.corpora.stable_draw import StableDraw
-from eval.corpora.updates import counterfactual_updates
 from eval.corpora.world import load_world_corpus
 from serving.agent_memory import AgentMemory
 from serving.loaded_models import LoadedModels, shared_models
@@ -143,7 +142,9 @@ def _two_nights(
     """Learn facts in one night; change some of their values and learn those in a second."""
     world = _split("report", seed)
     stable = knowledge.known(world)
-    pool = _new_facts(knowledge, world, round(facts / (1 - _REFUSED_SHARE)), seed)
+    changes = _changes(updates, seed)
+    pool = _new_facts(knowledge, world, round(facts / (1 - _REFUSED_SHARE)) - len(changes), seed)
+    pool += [old for old, _ in changes]
     known = knowledge.known(_split("calibration", seed))
     with _store(settings, facts, seed) as (own, memory):
         models = memory.models
@@ -174,35 +175,33 @@ def _two_nights(
             "trainer_seconds": report.training.seconds if report.training else 0,
             "trained_tokens": report.training.trained_tokens if report.training else 0,
         }
-        figures |= _changed_values(own, memory, pool, verdict, updates, seed)
+        figures |= _changed_values(own, memory, changes, verdict, seed)
     return figures
 
 
 def _changed_values(
     settings: Settings,
     memory: AgentMemory,
-    pool: Sequence[CorpusFact],
+    changes: Sequence[tuple[CorpusFact, CorpusFact]],
     verdict: NightVerdict,
-    updates: int,
     seed: int,
 ) -> dict[str, Any]:
     """Let newer values of learnt facts arrive; tell what is answered at once, and what after a night."""
     learnt = set(verdict.proven)
-    pairs = counterfactual_updates(
-        None, seed + 1, [item for item in pool if item.id in learnt and item.kind == "world"]
-    )
-    pairs = pairs[:updates]
-    _admit(memory.memory, [pair.new for pair in pairs], RouteAction.WRITE_UPDATE, "changed")
-    at_once = _em(memory, [pair.new for pair in pairs])
+    pairs = [(old, new) for old, new in changes if old.id in learnt]
+    if not pairs:
+        return {"updates": 0, "updates_proven": 0}
+    new_values = [new for _, new in pairs]
+    _admit(memory.memory, new_values, RouteAction.WRITE_UPDATE, "changed")
+    at_once = _em(memory, new_values)
     _, second, report, _ = _night(memory, settings, "night-2", seed)
-    weights = memory.models.generation(memory.memory.generations.adapter_folder(report.generation))
-    trained = [pair for pair in pairs if pair.new.id in set(second.proven)]
+    trained = [old for old, new in pairs if new.id in set(second.proven)]
     return {
         "updates": len(pairs),
         "em_updates_before_their_night": at_once,
-        "em_updates_after_their_night": _em(memory, [pair.new for pair in pairs]),
+        "em_updates_after_their_night": _em(memory, new_values),
         "updates_proven": len(trained),
-        "old_values_answered": _share_answered(weights, [pair.old for pair in trained]),
+        "old_values_answered": _share_answered(_weights(memory), trained),
         "second_night": report.status,
     }
 
@@ -256,6 +255,13 @@ def _new_facts(knowledge: Knowledge, world: Sequence[CorpusFact], count: int, se
         : count - len(unknown)
     ]
     return StableDraw(seed, "consolidation-benchmark/new").shuffled([*unknown, *own], "mix")
+
+
+def _changes(count: int, seed: int) -> list[tuple[CorpusFact, CorpusFact]]:
+    """Return facts of the report split about an agent's own people, each with the value that replaces it later."""
+    inventor = AgentInventor(seed, spanish_share=SPANISH_SHARE, part=1)
+    pairs = (inventor.change(index) for index in range(10 * count))
+    return [pair for pair in pairs if split_of(pair[0].group) == "report"][:count]
 
 
 @contextmanager
@@ -421,10 +427,13 @@ def _summary(runs: Sequence[Mapping[str, Any]], row: Mapping[str, Any], settings
     figures["damage_per_internalised"] = lost / stable / (internalised / selected) if internalised else None
     means = (
         "perplexity_ratio em_before em_after em_after_without_readmission storage_before storage_after train_seconds "
-        "tokens_per_second em_updates_before_their_night em_updates_after_their_night"
+        "tokens_per_second"
     )
     for key in means.split():
         figures[key] = float(np.mean([run[key] for run in runs]))
+    changed = [run for run in runs if run["updates"]]
+    for key in ("em_updates_before_their_night", "em_updates_after_their_night"):
+        figures[key] = float(np.mean([run[key] for run in changed])) if changed else None
     proven = sum(run["updates_proven"] for run in runs)
     if proven:
         answered = sum((run["old_values_answered"] or 0) * run["updates_proven"] for run in runs)

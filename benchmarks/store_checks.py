@@ -291,7 +291,8 @@ def find_bad_generation(store: Path, picture: Picture) -> list[str]:
         _, status, path, digest = picture.generations[number]
         if status != "promoted":
             problems.append(f"generation {number} of the current lineage is {status}")
-        problems += _check_adapter(store, number, path, digest)
+        if path is not None or number == picture.current:  # older ones may be retired
+            problems += _check_adapter(store, number, path, digest)
     problems += [
         f"fact {fact_id} is internalised, proven by generation {picture.states[fact_id].proven_generation} "
         f"outside the lineage {lineage}"

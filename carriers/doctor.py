@@ -127,7 +127,7 @@ def _examine(
         ),
         orphan_adapters=tuple(str(path) for path in generations.orphan_folders()),
         adapter_problem=_adapter_problem(generations, current.number),
-        current_parent=current.parent,
+        way_back=generations.way_back(current.number),
         ledger_problems=_ledger_problems(ledger),
         writer=writer,
     )

@@ -39,7 +39,7 @@ class DoctorReport:
     interrupted_generations: tuple[int, ...] = ()
     orphan_adapters: tuple[str, ...] = ()
     adapter_problem: str | None = None
-    current_parent: int | None = None
+    way_back: int = 0
     ledger_problems: tuple[str, ...] = ()
     index_problem: str | None = None
     has_other_embedder: bool = False
@@ -75,7 +75,6 @@ class DoctorReport:
 
 
 def _findings(report: DoctorReport) -> Iterator[Finding]:
-    parent = report.current_parent or 0
     reembed = "run `sharpwave doctor --reembed`, or set the former embedder again"
     possible = (
         (
@@ -102,7 +101,7 @@ def _findings(report: DoctorReport) -> Iterator[Finding]:
             _count(report.orphan_adapters, "adapter folder", "used by no generation"),
             REPAIR,
         ),
-        (report.adapter_problem, report.adapter_problem, f"run `sharpwave rollback {parent}`"),
+        (report.adapter_problem, report.adapter_problem, f"run `sharpwave rollback {report.way_back}`"),
     )
     for is_found, problem, remedy in possible:
         if is_found:

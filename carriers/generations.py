@@ -161,18 +161,48 @@ class GenerationStore:
         """Return the folder of a generation's adapter, its digest verified; None for the base model.
 
         Raises:
-            StoreError: there is no such generation.
+            StoreError: there is no such generation, or it is retired.
             IntegrityError: files are missing or changed, or the shadow is not sealed.
         """
         generation = self.get(number)
         return None if number == 0 else self._verify(generation)
 
     def orphan_folders(self) -> list[Path]:
-        """Return the folders that belong to no generation or to a discarded one."""
-        needed = {item.number for item in self.all() if item.status is not GenerationStatus.DISCARDED}
+        """Return the folders that belong to no generation, or to a discarded or retired one."""
+        needed = {
+            item.number
+            for item in self.all()
+            if item.status is not GenerationStatus.DISCARDED and not item.is_retired
+        }
         return [
             path for number, path in sorted(numbers_on_disk(self.directory).items()) if number not in needed
         ]
+
+    def reachable(self) -> list[int]:
+        """Return the numbers of the generations that a rollback can make current, the base first."""
+        return [item.number for item in self.all() if item.is_reachable]
+
+    def way_back(self, number: int) -> int:
+        """Return the nearest reachable generation that this one was built on; 0 from the base model."""
+        return max({0} | (set(self.lineage(number)) & set(self.reachable())) - {number})
+
+    def retire(self, numbers: Sequence[int]) -> None:
+        """Delete the adapters of generations; their records stay. The ledger says so before any file goes.
+
+        A killed call leaves folders that the next call, or the doctor, removes.
+
+        Raises:
+            StoreError: one of them is current, or was never promoted; then none is retired.
+        """
+        with self.ledger.transaction() as connection:
+            for number in numbers:
+                chosen = read_generation(connection, number)
+                if number == current_number(connection) or number == 0 or not chosen.is_reachable:
+                    raise StoreError(f"generation {number} is needed or has no adapter; it cannot be retired")
+            values = {"adapter_path": None}
+            connection.execute(update(generations).where(generations.c.number.in_(numbers)).values(values))
+        retired = [item.number for item in self.all() if item.is_retired]
+        remove_folders([generation_folder(self.directory, number) for number in retired])
 
     def promote(
         self,
@@ -236,7 +266,7 @@ class GenerationStore:
         the facts are still current.
 
         Raises:
-            StoreError: there is no such generation, or it was never promoted.
+            StoreError: there is no such generation, it was never promoted, or it is retired.
             IntegrityError: its adapter is damaged.
         """
         with self.ledger.transaction() as connection:
@@ -299,13 +329,19 @@ class GenerationStore:
         return None if receipt is None else PromotionReceipt.model_validate(receipt)
 
     def _verify(self, generation: Generation) -> Path:
-        repair = f"`sharpwave rollback {generation.parent}` goes back to the one before it"
-        if generation.adapter_digest is None or generation.adapter_path is None:
+        if generation.adapter_path is None:
+            raise StoreError(
+                f"the adapter of generation {generation.number} was deleted to save space "
+                "(consolidation.keep_generations); `sharpwave rollback` can go to "
+                f"{', '.join(map(str, self.reachable()))}"
+            )
+        if generation.adapter_digest is None:
             raise IntegrityError(f"the adapter of generation {generation.number} was never sealed")
         folder = self.directory / generation.adapter_path
         if adapter_digest(folder) != generation.adapter_digest:
             raise IntegrityError(
-                f"{folder}: the adapter of generation {generation.number} was changed; {repair}"
+                f"{folder}: the adapter of generation {generation.number} was changed; "
+                f"`sharpwave rollback {self.way_back(generation.number)}` goes back to one before it"
             )
         return folder
 

@@ -131,6 +131,8 @@ def plan_night(
     )
     if save:
         memory.generations.discard_interrupted()
+        for night in files.unfinished_nights(memory.directory):  # without its shadow none of them can go on
+            NightFolder(memory.directory, night).drop_update()
         folder.start_anew()
         folder.write(files.PLAN, plan)
     return plan

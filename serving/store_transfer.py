@@ -107,7 +107,8 @@ def import_lines(
             if takes_generations:
                 memory.generations.restore(header.generations, header.current_generation)
                 for item in header.generations:
-                    memory.generations.adapter_folder(item.number)  # checks the digest
+                    if not item.is_retired:
+                        memory.generations.adapter_folder(item.number)  # checks the digest
             new = memory.ledger.restore(reader, same_weights=same_weights)
     except BaseException:
         remove_folders(memory.generations.orphan_folders())

@@ -218,7 +218,10 @@ class GenerationStatus(StrEnum):
 
 
 class Generation(Record):
-    """One version of the parametric memory: the base model plus an adapter. Number 0 is the base alone."""
+    """One version of the parametric memory: the base model plus an adapter. Number 0 is the base alone.
+
+    A generation is retired when its adapter was deleted to save space: it then has no `adapter_path` any more.
+    """
 
     number: int = Field(ge=0)
     parent: int | None
@@ -230,6 +233,17 @@ class Generation(Record):
     status: GenerationStatus
     reason: str = ""
     created_at: Moment = Field(default_factory=utc_now)
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its adapter was deleted on purpose."""
+        return self.number != 0 and self.adapter_path is None
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the store can go to it: it was promoted once, and is not retired."""
+        was_promoted = self.status in (GenerationStatus.PROMOTED, GenerationStatus.ROLLED_BACK)
+        return was_promoted and not self.is_retired
 
 
 class AnswerOrigin(StrEnum):

@@ -246,6 +246,9 @@ class ConsolidationSettings(SettingsGroup):
     """Anchor bank; a relative path is looked up in the working directory, then beside the code."""
     shrink_limit: float = Field(default=0.9, gt=0, le=1)
     """Largest share of the hot facts that one consolidation may evict."""
+    keep_generations: NonNegativeInt = 5
+    """How many generations keep their adapter, the current one included; after a consolidation those of older ones
+    are deleted, and nothing can go back to them. 0 keeps all."""
 
     @property
     def anchors_file(self) -> Path:

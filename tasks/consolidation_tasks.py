@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from carriers.external_memory import ExternalMemory
+from carriers.retention import retire_generations
 from consolidation import night, night_folder
 from consolidation.anchors import read_anchors, training_anchors
 from consolidation.curriculum import most_steps
@@ -93,16 +94,21 @@ def judge_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
 
 
 def apply_verdict(settings_path: str, run_id: str) -> NightReport:
-    """Promote or discard, evict and re-admit, in one transaction; only report a night that waits for review."""
+    """Promote or discard, evict and re-admit, in one transaction; only report a night that waits for review.
+
+    Afterwards the adapters of old generations are deleted.
+    """
     settings = read_settings(settings_path)
     folder = _folder(settings, run_id)
     with open_store(settings, writer=True) as memory:
-        return night.apply_verdict(
+        report = night.apply_verdict(
             memory,
             _plan(settings, run_id),
             folder.read(night_folder.TRAINING, TrainingReceipt),
             folder.read(night_folder.VERDICT, NightVerdict),
         )
+        retire_generations(memory.generations, settings.consolidation.keep_generations)
+        return report
 
 
 def _plan(settings: Settings, run_id: str) -> NightPlan:

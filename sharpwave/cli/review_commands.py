@@ -138,14 +138,20 @@ def _mark(choice: Choice, ids: list[str], *, keep: bool) -> None:
 
 
 def settled(settings: Settings, decision: ReviewDecision) -> NightReport:
-    """Accept or reject the consolidation under review and return its report; see `settle_review`."""
+    """Accept or reject the consolidation under review and return its report; see `settle_review`.
+
+    Afterwards the adapters of old generations are deleted.
+    """
+    from carriers.retention import retire_generations
     from consolidation.night import night_lease
     from consolidation.reviewing import settle_review
     from serving.store_status import require_store
 
     require_store(settings.store.path)
     with night_lease(settings.store.path), opened_store(settings) as memory:
-        return settle_review(memory, decision)
+        report = settle_review(memory, decision)
+        retire_generations(memory.generations, settings.consolidation.keep_generations)
+        return report
 
 
 def _settle(choice: Choice, decision: ReviewDecision) -> None:

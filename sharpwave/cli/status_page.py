@@ -34,9 +34,9 @@ def print_status(status: StoreStatus) -> None:
         right=(1,),
     )
     print_table(
-        ["generation", "status", "trained facts", "made (UTC)", "promotion gate"],
+        ["generation", "status", "adapter", "trained facts", "made (UTC)", "promotion gate"],
         [_generation_row(item, status.current.number) for item in status.generations],
-        right=(2,),
+        right=(3,),
     )
     if status.nights:
         print_table(
@@ -84,7 +84,10 @@ def _generation_row(item: Generation, current: int) -> list[str]:
     gate = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in item.gate.items())
     made = f"{item.created_at:%Y-%m-%d %H:%M}"
     trained = str(len(item.trained_fact_ids))
-    return [f"{item.number}{mark}", item.status.value, trained, made, gate or item.reason]
+    adapter = "none" if item.number == 0 else "kept" if item.is_reachable else ""
+    if item.is_retired:
+        adapter = "deleted"
+    return [f"{item.number}{mark}", item.status.value, adapter, trained, made, gate or item.reason]
 
 
 def _night_row(night: NightReport) -> list[str]:
