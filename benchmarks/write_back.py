@@ -20,8 +20,9 @@ import typer
 
 from carriers.adapters import stack_adapters
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
-from consolidation.anchors import read_anchors, training_anchors
+from consolidation.anchors import prose_anchors, read_anchors, training_anchors
 from consolidation.damage import find_damage
+from consolidation.general_text import perplexity
 from consolidation.judging import gate_facts
 from consolidation.probes import TARGET_FORMS, probe_known, probe_targets, proven_ids
 from consolidation.records import FactTargets, KnownFact
@@ -56,7 +57,11 @@ def main(
     targets = _unknown_targets(models.reader, facts, seed)
     kept = {"gate": gate_facts(bank), "calibration": _known(models.reader, known, seed, bank)}
     before = {name: probe_known(models.reader, asked, 0) for name, asked in kept.items()}
-    anchors = training_anchors(bank, recipe.anchor_count, seed)
+    anchors = [
+        *training_anchors(bank, recipe.anchor_count, seed),
+        *prose_anchors(recipe.prose_count, seed),
+    ]
+    prose_before = perplexity(models.reader)
     with tempfile.TemporaryDirectory() as folder:
         update, stacked = Path(folder) / "update", Path(folder) / "stacked"
         receipt = train_update(
@@ -82,6 +87,7 @@ def main(
                 findings = find_damage(before[name], probe_known(model, asked, 1))
                 figures[f"damaged_{name}"] = _share(len(findings.damaged), findings.stable_probed)
             figures |= {
+                "perplexity_ratio": perplexity(model) / prose_before,
                 "tokens_per_second": round(receipt.trained_tokens / receipt.seconds),
                 **receipt.figures(),
                 "recipe": recipe.model_dump(),

@@ -2,7 +2,7 @@
 
 Lines with role `anchor` are distilled on during training; lines with role `gate` only measure damage before a
 promotion. The two roles have different subjects, and neither shares a subject with any reported figure. The bank is
-written by `sharpwave train-router`, which labels the facts.
+written by `sharpwave train-router`, which labels the facts. Prose keeps what is neither question nor answer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from sharpwave.records import Record
 
 if TYPE_CHECKING:
     from consolidation.write_back import Anchor
+
+
+TRAINING_TEXT = Path(__file__).parent / "anchors" / "training_text.txt"
+"""Paragraphs written for this project, one per line, that a training may distil on."""
+_PROSE_WORDS, _PROSE_CONTEXT = 8, 32
 
 
 class AnchorQuestion(Record):
@@ -69,6 +74,22 @@ def training_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> l
     pool = [item for item in bank if item.role == "anchor"]
     drawn = random.Random(seed).sample(pool, min(count, len(pool)))
     return [Anchor(closed_book(item.question), item.answer) for item in drawn]
+
+
+def prose_anchors(count: int, seed: int, file: Path = TRAINING_TEXT) -> list[Anchor]:
+    """Draw places in plain prose to distil on, at most `count`: what stands before, and the next few words.
+
+    The prose is not that of `general_text`, on which the gate measures.
+    """
+    from consolidation.write_back import Anchor
+
+    windows = []
+    for paragraph in file.read_text(encoding="utf-8").splitlines():
+        words = paragraph.split()
+        for end in range(2 * _PROSE_WORDS, len(words) + 1, _PROSE_WORDS):
+            before, after = words[: end - _PROSE_WORDS], words[end - _PROSE_WORDS : end]
+            windows.append(Anchor(" ".join(before[-_PROSE_CONTEXT:]), " ".join(after), bare=True))
+    return random.Random(seed).sample(windows, min(count, len(windows)))
 
 
 def gate_questions(bank: Sequence[AnchorQuestion]) -> list[AnchorQuestion]:

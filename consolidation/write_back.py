@@ -46,12 +46,14 @@ class TrainingTarget:
 class Anchor:
     """A question the previous generation answers right and whose answer must not move.
 
-    `replayed` marks a fact of the store's own that lives in the weights: it is taken in every epoch.
+    `replayed` marks a fact of the store's own that lives in the weights: it is taken in every epoch. `bare` marks
+    prose, which is no question: teacher and student both read it without the few-shot prefix.
     """
 
     prompt: str
     answer: str
     replayed: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class EncodedText(NamedTuple):
     Attributes:
         segments: What the student reads: targets, then anchors; replayed ones and every second other after the
             few-shot prefix, as recall asks.
-        readings: The anchors as the teacher reads them: all after the prefix.
+        readings: The anchors as the teacher reads them: questions after the prefix, prose bare.
         prefix_ids: The shared few-shot prefix.
     """
 
@@ -159,9 +161,9 @@ def encode_text(
     ]
     readings = [
         Segment(
-            prompt_ids=prompt_ids(anchor.prompt, prefixed=True),
+            prompt_ids=prompt_ids(anchor.prompt, prefixed=not anchor.bare),
             completion_ids=tuple(model.answer_ids(anchor.answer)),
-            prefixed=True,
+            prefixed=not anchor.bare,
             anchor=number,
             replayed=anchor.replayed,
         )
@@ -169,7 +171,7 @@ def encode_text(
     ]
     kept = [
         reading
-        if anchor.replayed or number % 2
+        if anchor.replayed or anchor.bare or number % 2
         else replace(reading, prompt_ids=prompt_ids(anchor.prompt, prefixed=False), prefixed=False)
         for number, (anchor, reading) in enumerate(zip(anchors, readings, strict=True))
     ]

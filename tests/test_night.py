@@ -71,6 +71,7 @@ WRITE_BACK = WriteBackSettings(
     sure_prob=1.0,
     distill_weight=0.0,
     anchor_count=0,
+    prose_count=0,
     modules="all",
 )
 SETTINGS = ConsolidationSettings(

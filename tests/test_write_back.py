@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from carriers.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge_adapter, stack_adapters
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
-from consolidation.write_back import Anchor, TrainingTarget, train_update
+from consolidation.anchors import prose_anchors
+from consolidation.general_text import GENERAL_TEXT
+from consolidation.write_back import Anchor, TrainingTarget, encode_text, train_update
 from sharpwave.errors import TrainingError, WeightsError
 from sharpwave.settings import WriteBackSettings
 from tests.tiny_models import LAYERS, one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
@@ -313,6 +315,25 @@ def test_an_incomplete_or_cut_adapter_is_refused(trained, tmp_path):
     (broken / ADAPTER_WEIGHTS).write_bytes(weights[: len(weights) // 2])
     with pytest.raises(WeightsError, match="does not fit"):
         tiny_language_model(adapter=broken)
+
+
+def test_prose_is_read_without_the_prefix_by_teacher_and_student():
+    anchors = [*ANCHORS, *prose_anchors(5, seed=1)]
+    encoded = encode_text(tiny_language_model(), [], anchors)
+    prose = [number for number, anchor in enumerate(anchors) if anchor.bare]
+    assert len(prose) == 5
+    assert not any(encoded.readings[number].prefixed or encoded.segments[number].prefixed for number in prose)
+    assert [encoded.readings[number] for number in prose] == [encoded.segments[number] for number in prose]
+    assert all(reading.prefixed for reading in encoded.readings[: len(ANCHORS)])
+
+
+def test_prose_of_a_training_is_not_that_of_the_gate():
+    gate = GENERAL_TEXT.read_text(encoding="utf-8")
+    drawn = prose_anchors(10_000, seed=0)
+    assert len(drawn) > 100
+    assert len({(anchor.prompt, anchor.answer) for anchor in drawn}) == len(drawn)
+    assert not [anchor for anchor in drawn if anchor.answer in gate]
+    assert prose_anchors(7, seed=3) == prose_anchors(7, seed=3) != prose_anchors(7, seed=4)
 
 
 def test_no_usage_report_leaves_the_machine(tmp_path, monkeypatch):
