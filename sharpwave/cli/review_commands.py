@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FACT_ID...]", help="Ids of facts, or beginnings of them; the whole by default."),
+    typer.Argument(metavar="FACT_ID", help="Ids of facts, or beginnings of them; the whole by default."),
 ]
 
 
@@ -45,7 +45,7 @@ def diff(
     which: Annotated[
         str | None,
         typer.Argument(
-            metavar="[GEN|RUN_ID]",
+            metavar="GEN|RUN_ID",
             help="A generation's number or the name of a consolidation; by default the one that waits for review, "
             "or else the one that made the current generation.",
         ),
