@@ -138,7 +138,7 @@ def test_status_of_one_namespace(store):
 def test_status_page(store):
     page = run(store, "status").stdout
     assert re.search(r"internalised +1 +proven in the weights", page)
-    assert re.search(r"1 \(current\) +promoted +1 ", page)
+    assert re.search(r"1 \(current\) +promoted +kept +1 ", page)
     assert "7 facts, 57.1% of them stored" in page
     assert "index: 4 vectors" in page
 

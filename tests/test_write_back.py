@@ -330,7 +330,7 @@ def test_prose_is_read_without_the_prefix_by_teacher_and_student():
 def test_prose_of_a_training_is_not_that_of_the_gate():
     gate = GENERAL_TEXT.read_text(encoding="utf-8")
     drawn = prose_anchors(10_000, seed=0)
-    assert len(drawn) > 100
+    assert len(drawn) > 90
     assert len({(anchor.prompt, anchor.answer) for anchor in drawn}) == len(drawn)
     assert not [anchor for anchor in drawn if anchor.answer in gate]
     assert prose_anchors(7, seed=3) == prose_anchors(7, seed=3) != prose_anchors(7, seed=4)
