@@ -173,7 +173,8 @@ class WriteBackSettings(SettingsGroup):
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
     prose_count: NonNegativeInt = 93
-    """Most places of plain prose distilled on beside them, so that the model goes on speaking as it did; there are 93."""
+    """Most places of plain prose distilled on beside them, so that the model goes on speaking as it did; there are
+    93 in all."""
     replay_count: NonNegativeInt = 100
     """How many of the store's own facts that live in the weights are distilled on as well, the most endangered first.
     They are read in another wording than the one that probes them for damage, where they have one."""
