@@ -7,6 +7,7 @@ activations as it goes (dynamic quantisation), so products are made in integers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -22,7 +23,7 @@ import numpy as np
 
 from carriers.text_model import FloatArray, ModelSizes
 from carriers.torch_engine import model_sizes, pooled_layers, token_statistics
-from sharpwave.errors import WeightsError
+from sharpwave.errors import IntegrityError, WeightsError
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +58,8 @@ def convert_model(model: Any, folder: Path) -> None:
         for file, graph in ((BODY_FILE, _body_graph(model)), (HEAD_FILE, _head_graph(model))):
             _round_weights(graph)
             openvino.save_model(graph, part / file, compress_to_fp16=False)
-        (part / SIZES_FILE).write_text(json.dumps(asdict(model_sizes(model))), encoding="utf-8")
+        record = {"sizes": asdict(model_sizes(model)), "files": _digests(part)}
+        (part / SIZES_FILE).write_text(json.dumps(record | {"digest": _digest_of(record)}), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         part.replace(folder)
     finally:
@@ -65,8 +67,35 @@ def convert_model(model: Any, folder: Path) -> None:
 
 
 def read_sizes(folder: Path) -> ModelSizes:
-    """Return the sizes of the model that a folder was made from."""
-    return ModelSizes(**json.loads((folder / SIZES_FILE).read_text(encoding="utf-8")))
+    """Return the sizes of the model that a folder was made from, once every file in it has its digest.
+
+    OpenVINO loads weights with changed bytes without a word, and heads would then judge noise.
+
+    Raises:
+        IntegrityError: A file is missing or damaged.
+    """
+    try:
+        record = json.loads((folder / SIZES_FILE).read_text(encoding="utf-8"))
+        stated = record.pop("digest")
+        if stated != _digest_of(record) or record["files"] != _digests(folder):
+            raise ValueError("a digest differs")
+        return ModelSizes(**record["sizes"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise IntegrityError(f"{folder}: damaged graphs ({error})") from error
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each graph file by name."""
+    found = {}
+    for graph in (BODY_FILE, HEAD_FILE):
+        for path in (folder / graph, (folder / graph).with_suffix(".bin")):
+            with path.open("rb") as stream:
+                found[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
+
+
+def _digest_of(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 def _body_graph(model: Any) -> Any:

@@ -28,6 +28,7 @@ from carriers.text_model import (
     split_by_row,
 )
 from sharpwave.cpu import cpu_budget
+from sharpwave.errors import IntegrityError
 from sharpwave.settings import cache_home
 
 if TYPE_CHECKING:
@@ -121,14 +122,12 @@ def fast_model(load_base: Callable[[], LanguageModel], folder: Path, adapter: Pa
 
     fingerprint = weights_fingerprint(folder)
     graphs = _graphs_folder(fingerprint)
-    if not (graphs / BODY_FILE).is_file():
-        convert_model(load_base().model, graphs)
-    changed = merged_matrices(folder, adapter) if adapter else {}
     try:
-        engine, sizes = OpenVinoEngine(graphs, changed), read_sizes(graphs)
-    except (RuntimeError, ValueError):  # a damaged file: what can be made is made again, once
+        sizes = read_sizes(graphs)
+    except IntegrityError:  # not made yet, or damaged: what can be made is made
         convert_model(load_base().model, graphs)
-        engine, sizes = OpenVinoEngine(graphs, changed), read_sizes(graphs)
+        sizes = read_sizes(graphs)
+    engine = OpenVinoEngine(graphs, merged_matrices(folder, adapter) if adapter else {})
     return TextModel(load_tokenizer(folder), engine, sizes, name=folder.name, fingerprint=fingerprint)
 
 

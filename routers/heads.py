@@ -122,8 +122,11 @@ class RouterHeads:
             _check_features(description, path)
             for name, given in (("small", small_fingerprint), ("large", large_fingerprint)):
                 _check_fingerprint(description["models"][name], given, name, folder)
+            decides = {key: value for key, value in description.items() if key != "version"}
+            if description["version"] != _version_of(decides):
+                raise ValueError("its content does not have the version it states")
             return _heads_of(description, _read_arrays(folder / ARRAYS_FILE, description["arrays_sha256"]))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise IntegrityError(
                 f"{path}: damaged router heads ({error}); restore the folder or {_REMEDY}"
             ) from error

@@ -214,8 +214,12 @@ class _BehaviourCache:
 
 
 def _entry(line: str) -> tuple[str, _Behaviour] | None:
+    """Return what a line of the cache says; None for one that is damaged, whose fact is asked again."""
     try:
         data = json.loads(line)
-        return data["key"], _Behaviour(data["without"], float(data["prob_without"]), data["with"])
-    except (ValueError, KeyError, TypeError):
+        key, prob = data["key"], float(data["prob_without"])
+        answers = data["without"], data["with"]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    is_sound = all(isinstance(text, str) for text in (key, *answers)) and 0 <= prob <= 1
+    return (key, _Behaviour(answers[0], prob, answers[1])) if is_sound else None

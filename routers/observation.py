@@ -19,6 +19,8 @@ OnCount = Callable[[int, int], None]
 
 MAX_PROBED_ANSWERS = 2
 """Aliases beyond these are not probed: each costs a pass of its own, and the canonical answer comes first."""
+_MOST_PROBED_CHARS = 400
+"""A longer question with its answer is not probed: attention over it would hold up every fact that waits behind."""
 _FACTS_PER_CHUNK = 256
 
 
@@ -97,7 +99,10 @@ def answer_place(fact: Fact) -> tuple[int, int] | None:
 
 
 def _is_probed(fact: Fact, limit: Evidence) -> bool:
-    return limit is Evidence.PROBE and bool(fact.questions)
+    if limit is not Evidence.PROBE or not fact.questions:
+        return False
+    asked, answers = probed_questions(fact), fact.answers[:MAX_PROBED_ANSWERS]
+    return max(map(len, asked)) + max(map(len, answers), default=0) <= _MOST_PROBED_CHARS
 
 
 def _observe_chunk(model: TextModel, facts: Sequence[Fact], limit: Evidence) -> list[FactObservation]:

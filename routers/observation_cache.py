@@ -72,13 +72,18 @@ class _Shards:
     """Files of observations by key, each with its keys in its header."""
 
     def __init__(self, folder: Path) -> None:
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         self._folder = folder
         self._places: dict[str, tuple[Path, int]] = {}
         for path in sorted(folder.glob("*.safetensors")):
-            with safe_open(path, framework="numpy") as shard:
-                self._note(path, json.loads(shard.metadata()["keys"]))
+            try:
+                with safe_open(path, framework="numpy") as shard:
+                    keys = json.loads(shard.metadata()["keys"])
+            except (SafetensorError, ValueError, KeyError, TypeError):
+                path.unlink()  # damaged: its facts are looked at again
+            else:
+                self._note(path, keys)
 
     def __contains__(self, key: str) -> bool:
         return key in self._places

@@ -7,6 +7,7 @@ import pytest
 
 from carriers.language_model import LanguageModel
 from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX
+from routers import labels
 from routers.cascade import CascadeRouter, repeat_decision
 from routers.examples import RoutingExample, collect_examples
 from routers.features import PROBE_FEATURES, Evidence
@@ -111,6 +112,29 @@ def test_each_fact_offers_what_it_carries():
     assert kinds == [Evidence.TEXT, Evidence.SPAN, Evidence.TEXT, Evidence.PROBE]
     assert usable_evidence(a_fact(0), Evidence.SPAN) is Evidence.SPAN
     assert usable_evidence(a_fact(0), Evidence.TEXT) is Evidence.TEXT
+
+
+@pytest.mark.parametrize("longer", ["questions", "answers"])
+def test_a_question_or_answer_of_pages_is_not_probed(longer):
+    fact = a_fact(0)
+    pages = fact.model_copy(update={longer: ("words " * 1000,)})
+    assert usable_evidence(fact) is Evidence.PROBE
+    assert usable_evidence(pages) is not Evidence.PROBE
+    model = tiny_model(0)
+    [seen] = observe(model, [pages])
+    assert seen.probe_flops == 0
+    assert observation_flops(model, pages) == seen.flops()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"key": [1]}, {"prob_without": 10**400}, {"prob_without": float("nan")}, {"without": None}, {"with": 3}],
+)
+def test_a_damaged_line_of_the_label_cache_is_asked_again(change):
+    sound = {"key": "k", "without": "a", "prob_without": 0.5, "with": "b"}
+    assert labels._entry(json.dumps(sound)) is not None
+    assert labels._entry(json.dumps(sound | change)) is None
+    assert labels._entry("[" * 200_000) is None
 
 
 def test_answer_place_takes_the_canonical_answer_where_it_stands_last():

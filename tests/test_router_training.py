@@ -194,6 +194,35 @@ def test_damaged_heads_are_noticed(trained, tmp_path, damage):
         RouterHeads.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda heads: heads.update(seed=99),
+        lambda heads: heads.update(version=None),
+        lambda heads: heads.pop("version"),
+        lambda heads: heads.update(gain_scales=[]),
+        lambda heads: heads.update(references=[]),
+        lambda heads: next(iter(heads["prices"].values())).update(storage=0.9),
+        lambda heads: next(iter(heads["prices"].values())).update(storage=float("nan")),
+    ],
+)
+def test_edited_heads_are_noticed(trained, tmp_path, edit):
+    trained.save(tmp_path)
+    path = tmp_path / HEADS_FILE
+    description = json.loads(path.read_text(encoding="utf-8"))
+    edit(description)
+    path.write_text(json.dumps(description), encoding="utf-8")
+    with pytest.raises(IntegrityError, match="damaged router heads"):
+        RouterHeads.load(tmp_path)
+
+
+def test_deeply_nested_heads_are_damaged_heads(trained, tmp_path):
+    trained.save(tmp_path)
+    (tmp_path / HEADS_FILE).write_text("[" * 200_000, encoding="utf-8")
+    with pytest.raises(IntegrityError, match="damaged router heads"):
+        RouterHeads.load(tmp_path)
+
+
 def test_version_changes_with_the_prices(trained):
     prices = {
         kind: replace(price, storage=price.storage + 0.01) for kind, price in trained.heads.prices.items()
