@@ -17,7 +17,8 @@ from carriers.memory_index import MemoryIndex
 from carriers.write_lock import WriteLock
 from consolidation.night import night_lease
 from sharpwave.errors import IntegrityError, StoreBusyError, StoreError
-from sharpwave.records import Fact, GenerationStatus, RouteAction, RouteDecision, RouteStage
+from sharpwave.records import Fact, GenerationStatus
+from tests.decisions import given_decision
 
 EMBEDDER = HashingEmbedder(64)
 
@@ -29,23 +30,7 @@ def badge(number: int) -> Fact:
 def store(memory: ExternalMemory, facts: Sequence[Fact]) -> None:
     memory.observe(facts, "run")
     memory.route(
-        [
-            RouteDecision(
-                fact_id=fact.id,
-                action=RouteAction.WRITE_NEW,
-                stage=RouteStage.POLICY,
-                p_non_write=0.0,
-                p_write_new=1.0,
-                p_write_update=0.0,
-                expected_gain=1.0,
-                storage_price=0.0,
-                escalation_price=0.0,
-                router_version="test",
-                generation=0,
-                reason="test",
-            )
-            for fact in facts
-        ],
+        [given_decision(fact.id) for fact in facts],
         "run",
     )
 

@@ -22,26 +22,14 @@ from carriers.generations import adapter_digest
 from carriers.memory_index import MemoryIndex
 from carriers.write_lock import WriteLock
 from sharpwave.errors import StoreBusyError, StoreError
-from sharpwave.records import Fact, FactStatus, RouteAction, RouteDecision, RouteStage, Slot, utc_now
+from sharpwave.records import Fact, FactStatus, RouteAction, RouteDecision, Slot, utc_now
+from tests.decisions import given_decision
 
 EMBEDDER = HashingEmbedder(64)
 
 
 def decide(fact: Fact, action: RouteAction = RouteAction.WRITE_NEW) -> RouteDecision:
-    return RouteDecision(
-        fact_id=fact.id,
-        action=action,
-        stage=RouteStage.POLICY,
-        p_non_write=0.0,
-        p_write_new=1.0,
-        p_write_update=0.0,
-        expected_gain=1.0,
-        storage_price=0.0,
-        escalation_price=0.0,
-        router_version="test",
-        generation=0,
-        reason="test",
-    )
+    return given_decision(fact.id, action)
 
 
 def store(memory: ExternalMemory, facts: Sequence[Fact], run_id: str = "run") -> None:

@@ -15,6 +15,7 @@ from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.generations import adapter_digest
 from sharpwave.records import Fact, FactStatus, GenerationStatus, RouteAction, RouteDecision, RouteStage, Slot
+from tests.decisions import given_decision
 
 EMBEDDER = HashingEmbedder(16)
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -155,20 +156,7 @@ class Traveller:
         self.memory.route(decisions, run_id)
 
     def _decision(self, fact_id: str, action: RouteAction) -> RouteDecision:
-        return RouteDecision(
-            fact_id=fact_id,
-            action=action,
-            stage=RouteStage.LARGE,
-            p_non_write=0.0,
-            p_write_new=1.0,
-            p_write_update=0.0,
-            expected_gain=1.0,
-            storage_price=0.0,
-            escalation_price=0.0,
-            router_version="test",
-            generation=self.current,
-            reason="test",
-        )
+        return given_decision(fact_id, action, stage=RouteStage.LARGE, generation=self.current)
 
     def _having(self, *statuses: FactStatus) -> list[str]:
         return sorted(fact.id for fact in self.memory.ledger.iter_facts() if fact.status in statuses)

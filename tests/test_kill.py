@@ -18,8 +18,9 @@ import pytest
 from carriers.adapter_files import adapter_digest
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
-from sharpwave.records import Fact, FactStatus, RouteAction, RouteDecision, RouteStage, Slot
+from sharpwave.records import Fact, FactStatus, Slot
 from sharpwave.settings import PROJECT_ROOT, load_settings
+from tests.decisions import given_decision
 
 BENCHMARKS = PROJECT_ROOT / "benchmarks"
 EMBEDDER = HashingEmbedder(64)
@@ -44,29 +45,12 @@ def checks() -> ModuleType:
     return module
 
 
-def decision(fact: Fact) -> RouteDecision:
-    return RouteDecision(
-        fact_id=fact.id,
-        action=RouteAction.WRITE_NEW,
-        stage=RouteStage.POLICY,
-        p_non_write=0.0,
-        p_write_new=1.0,
-        p_write_update=0.0,
-        expected_gain=1.0,
-        storage_price=0.0,
-        escalation_price=0.0,
-        router_version="test",
-        generation=0,
-        reason="test",
-    )
-
-
 @pytest.fixture
 def store(tmp_path) -> Path:
     """A store with three facts, one of them superseded and one in the weights of generation 1."""
     with ExternalMemory.open(tmp_path / "store", EMBEDDER, writer=True) as memory:
         memory.observe(FACTS, "run")
-        memory.route([decision(fact) for fact in FACTS], "run")
+        memory.route([given_decision(fact.id) for fact in FACTS], "run")
         number, folder = memory.generations.create_shadow(0, "base", [FACTS[2].id])
         (folder / "adapter.bin").write_bytes(b"weights")
         memory.generations.seal(number, adapter_digest(folder), {})

@@ -45,8 +45,6 @@ from sharpwave.records import (
     FactStatus,
     GenerationStatus,
     RouteAction,
-    RouteDecision,
-    RouteStage,
     Slot,
 )
 from sharpwave.settings import (
@@ -55,6 +53,7 @@ from sharpwave.settings import (
     SelectionSettings,
     WriteBackSettings,
 )
+from tests.decisions import given_decision
 from tests.tiny_models import one_thread, tiny_language_model  # noqa: F401 -- a fixture for all tests here
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
@@ -150,24 +149,8 @@ def memory(tmp_path):
 
 def store(memory, facts, action=RouteAction.WRITE_NEW):
     memory.observe(facts, "ingest")
-    decisions = [
-        RouteDecision(
-            fact_id=fact.id,
-            action=action,
-            stage=RouteStage.POLICY,
-            p_non_write=0.0,
-            p_write_new=1.0,
-            p_write_update=0.0,
-            expected_gain=1.0,
-            storage_price=0.0,
-            escalation_price=0.0,
-            router_version="test",
-            generation=memory.generations.current().number,
-            reason="test",
-        )
-        for fact in facts
-    ]
-    memory.route(decisions, "ingest")
+    current = memory.generations.current().number
+    memory.route([given_decision(fact.id, action, generation=current) for fact in facts], "ingest")
 
 
 def refuse(*_):

@@ -18,7 +18,8 @@ from consolidation.records import (
     ScaleTrial,
     TrainingReceipt,
 )
-from sharpwave.records import Fact, ProbeResult, RouteAction, RouteDecision, RouteStage
+from sharpwave.records import Fact, ProbeResult, RouteAction, RouteDecision
+from tests.decisions import given_decision
 
 RUN = "night-1"
 BADGE = Fact(text="The badge of Tomas is 4711.", questions=("Which badge has Tomas?",), answers=("4711",))
@@ -130,17 +131,4 @@ def verdict_of(number: int) -> NightVerdict:
 
 
 def _decision(fact: Fact) -> RouteDecision:
-    return RouteDecision(
-        fact_id=fact.id,
-        action=RouteAction.NON_WRITE if fact in KNOWN else RouteAction.WRITE_NEW,
-        stage=RouteStage.POLICY,
-        p_non_write=0.0,
-        p_write_new=1.0,
-        p_write_update=0.0,
-        expected_gain=1.0,
-        storage_price=0.0,
-        escalation_price=0.0,
-        router_version="test",
-        generation=0,
-        reason="test",
-    )
+    return given_decision(fact.id, RouteAction.NON_WRITE if fact in KNOWN else RouteAction.WRITE_NEW)
