@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from carriers.store_layout import open_generations, open_ledger
 from consolidation.night import night_lease
 from consolidation.night_folder import PLAN, REVIEW, NightFolder, waiting_night
 from consolidation.records import NightReport, Review
 from sharpwave.cli import sleep_commands
-from sharpwave.cli.main import app
 from sharpwave.records import Fact, FactStatus
 from sharpwave.settings import PROJECT_ROOT
+from tests.cli_runs import data, run
 from tests.waiting_nights import (
     BADGE,
     LATER,
@@ -34,8 +32,6 @@ from tests.waiting_nights import (
     plan_of,
 )
 
-runner = CliRunner()
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
@@ -47,17 +43,6 @@ def made(tmp_path_factory) -> Path:
 @pytest.fixture
 def store(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "store"))
-
-
-def run(store: Path, *arguments: str, **options: Any) -> Result:
-    return runner.invoke(
-        app, [*arguments, "--store", str(store), "--set", "models.embedder=hashing"], **options
-    )
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def files(store: Path) -> dict[Path, bytes]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from carriers.embedder import load_embedder
 from carriers.external_memory import ExternalMemory
@@ -26,6 +25,7 @@ from serving.store_status import measure_bytes, read_status
 from sharpwave.cli.main import app
 from sharpwave.records import Fact, RouteAction, RouteDecision, RouteStage, Slot
 from sharpwave.settings import PROJECT_ROOT
+from tests.cli_runs import data, run, runner
 
 NEW = Fact(text="Mira Solbakken works as a notary.", questions=("What does Mira do?",), answers=("notary",))
 OLD_VALUE = Fact(
@@ -39,8 +39,6 @@ LEARNT = Fact(text="The badge of Tomas is 4711.")
 STRANGE = Fact(text="\x1b[31mRed\x1b[0m \u202eevil, 中文, español ñ")
 OTHERS = Fact(text="Their secret is safe.", namespace="others")
 ALL = (NEW, OLD_VALUE, NEW_VALUE, KNOWN, LEARNT, STRANGE, OTHERS)
-
-runner = CliRunner()
 
 
 def decide(fact: Fact, action: RouteAction = RouteAction.WRITE_NEW) -> RouteDecision:
@@ -88,17 +86,6 @@ def filled(tmp_path_factory) -> Path:
 @pytest.fixture
 def store(filled, tmp_path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "store"))
-
-
-def run(store: Path, *arguments: str, **options: Any) -> Result:
-    return runner.invoke(
-        app, [*arguments, "--store", str(store), "--set", "models.embedder=hashing"], **options
-    )
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def whole_life(directory: Path) -> list[Any]:

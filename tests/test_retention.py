@@ -10,7 +10,7 @@ from carriers.ledger import Ledger
 from carriers.retention import plan_retention, retire_generations
 from sharpwave.errors import StoreError
 from sharpwave.records import GenerationStatus
-from tests.test_generations import fact, learn, shadow, statuses, tell
+from tests.generation_steps import fact, learn, shadow, statuses, tell
 
 
 @pytest.fixture
