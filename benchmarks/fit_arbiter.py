@@ -146,7 +146,7 @@ def _teach(
         for item in items
     ])
     recipe = settings.consolidation.write_back
-    anchors = training_anchors(read_anchors(settings.consolidation.anchors_file), recipe.anchor_count, seed)
+    anchors = training_anchors(read_anchors(settings.consolidation.anchors_file), recipe, seed)
     update, stacked = folder / "update", folder / "stacked"
     train_update(models.load_large(None), training_targets(targets), anchors, recipe, update, seed=seed)
     stack_adapters(None, update, stacked, settings.consolidation.promotion.scales[0])

@@ -20,7 +20,7 @@ import typer
 
 from carriers.adapters import stack_adapters
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
-from consolidation.anchors import prose_anchors, read_anchors, training_anchors
+from consolidation.anchors import read_anchors, training_anchors
 from consolidation.damage import find_damage
 from consolidation.general_text import perplexity
 from consolidation.judging import gate_facts
@@ -57,10 +57,7 @@ def main(
     targets = _unknown_targets(models.reader, facts, seed)
     kept = {"gate": gate_facts(bank), "calibration": _known(models.reader, known, seed, bank)}
     before = {name: probe_known(models.reader, asked, 0) for name, asked in kept.items()}
-    anchors = [
-        *training_anchors(bank, recipe.anchor_count, seed),
-        *prose_anchors(recipe.prose_count, seed),
-    ]
+    anchors = training_anchors(bank, recipe, seed)
     prose_before = perplexity(models.reader)
     with tempfile.TemporaryDirectory() as folder:
         update, stacked = Path(folder) / "update", Path(folder) / "stacked"

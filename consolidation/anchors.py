@@ -21,6 +21,7 @@ from sharpwave.records import Record
 
 if TYPE_CHECKING:
     from consolidation.write_back import Anchor
+    from sharpwave.settings import WriteBackSettings
 
 
 TRAINING_TEXT = Path(__file__).parent / "anchors" / "training_text.txt"
@@ -67,13 +68,14 @@ def write_anchors(path: Path, bank: Sequence[AnchorQuestion]) -> None:
     temporary.replace(path)
 
 
-def training_anchors(bank: Sequence[AnchorQuestion], count: int, seed: int) -> list[Anchor]:
-    """Draw what to distil on, at most `count`."""
+def training_anchors(bank: Sequence[AnchorQuestion], settings: WriteBackSettings, seed: int) -> list[Anchor]:
+    """Draw what every training distils on, whatever the store holds: questions of the bank and places in prose."""
     from consolidation.write_back import Anchor
 
     pool = [item for item in bank if item.role == "anchor"]
-    drawn = random.Random(seed).sample(pool, min(count, len(pool)))
-    return [Anchor(closed_book(item.question), item.answer) for item in drawn]
+    drawn = random.Random(seed).sample(pool, min(settings.anchor_count, len(pool)))
+    questions = [Anchor(closed_book(item.question), item.answer) for item in drawn]
+    return questions + prose_anchors(settings.prose_count, seed)
 
 
 def prose_anchors(count: int, seed: int, file: Path = TRAINING_TEXT) -> list[Anchor]:

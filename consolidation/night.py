@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
-from consolidation.anchors import AnchorQuestion, prose_anchors, training_anchors
+from consolidation.anchors import AnchorQuestion, training_anchors
 from consolidation.exhaustion import exhaustion_told
 from consolidation.in_weights import replayed_anchors, risk_to_known
 from consolidation.judging import LoadModel, OnLog, judge_shadow, refusal
@@ -201,8 +201,7 @@ def train_shadow(
             model = load_model(memory.generations.adapter_folder(plan.parent))
             anchors = [
                 *replayed_anchors(memory, plan, model, settings.write_back.replay_count),
-                *training_anchors(bank, settings.write_back.anchor_count, plan.seed),
-                *prose_anchors(settings.write_back.prose_count, plan.seed),
+                *training_anchors(bank, settings.write_back, plan.seed),
             ]
             receipt = train_update(
                 model,

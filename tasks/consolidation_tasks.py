@@ -63,9 +63,7 @@ def train_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
     plan, chosen = _plan(settings, run_id), settings.consolidation
     wordings = (2 * len(item.train_questions) for item in plan.targets)  # each in both forms
     recipe = chosen.write_back
-    anchors = (
-        len(training_anchors(bank, recipe.anchor_count, plan.seed)) + recipe.replay_count + recipe.prose_count
-    )
+    anchors = len(training_anchors(bank, recipe, plan.seed)) + recipe.replay_count
     current_progress().stage("training", most_steps(wordings, anchors, recipe))
     with joined_run(settings, mlflow_run_id) as tracker, open_store(settings, writer=False) as memory:
         return night.train_shadow(
