@@ -22,7 +22,7 @@ from carriers.supersession import (
     slot_key,
     write_assertions,
 )
-from sharpwave.records import EventKind, Fact, FactStatus, RouteAction, RouteDecision, RouteStage
+from sharpwave.records import IN_WEIGHTS, EventKind, Fact, FactStatus, RouteAction, RouteDecision, RouteStage
 
 
 def words_of(fact: Fact) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def route_facts(batch: LedgerBatch, decisions: Sequence[RouteDecision]) -> None:
 
 
 def _reconsider(batch: LedgerBatch, state: FactState, decision: RouteDecision) -> None:
-    if decision.action.is_write and state.status in (FactStatus.KNOWN, FactStatus.INTERNALISED):
+    if decision.action.is_write and state.status in IN_WEIGHTS:
         state.last_decision = decision.model_dump(mode="json")
         state.status, state.known_generation, state.proven_generation = FactStatus.HOT, None, None
         batch.record(state.fact_id, EventKind.STORED, {"reason": "rerouted"}, generation=decision.generation)

@@ -10,14 +10,13 @@ from sqlalchemy import func, select
 from carriers.generation_records import PromotionReceipt
 from carriers.ledger_schema import chunks, events, states
 from carriers.supersession import is_contradicted_by_weights, last_fact
-from sharpwave.records import EventKind, FactStatus, Generation, RouteAction
+from sharpwave.records import IN_WEIGHTS, EventKind, FactStatus, Generation, RouteAction
 
 if TYPE_CHECKING:
     from carriers.ledger_batch import FactState, LedgerBatch
 
 _NON_WRITE = RouteAction.NON_WRITE.value
-_IN_WEIGHTS = (FactStatus.KNOWN, FactStatus.INTERNALISED)
-_LIVE = (FactStatus.HOT, *_IN_WEIGHTS)
+_LIVE = (FactStatus.HOT, *IN_WEIGHTS)
 _STATUS_AFTER = {
     EventKind.STORED: FactStatus.HOT,
     EventKind.READMITTED: FactStatus.HOT,
@@ -100,7 +99,7 @@ def note_damage(batch: LedgerBatch, ids: Iterable[str], number: int) -> int:
     """Record the facts that a generation does not answer any more, as far as they count as known."""
     count = 0
     for fact_id in ids:
-        if batch.state(fact_id).status in _IN_WEIGHTS:
+        if batch.state(fact_id).status in IN_WEIGHTS:
             batch.record(fact_id, EventKind.DAMAGED, generation=number)
             count += 1
     return count
@@ -111,7 +110,7 @@ def readmit_damaged(batch: LedgerBatch, ids: Iterable[str], number: int) -> tupl
     count, skipped = 0, []
     for fact_id in ids:
         state = batch.state(fact_id)
-        if state.status in _IN_WEIGHTS:
+        if state.status in IN_WEIGHTS:
             batch.record(fact_id, EventKind.READMITTED, {"reason": "damaged"}, generation=number)
             _make_hot(state)
             count += 1
@@ -129,7 +128,7 @@ def override_older_values(batch: LedgerBatch, ids: Iterable[str]) -> int:
     count = 0
     for fact_id in filter(None, current):
         state = batch.state(fact_id)
-        is_in_weights_only = state.status in _IN_WEIGHTS
+        is_in_weights_only = state.status in IN_WEIGHTS
         if is_in_weights_only and is_contradicted_by_weights(batch, state):
             _make_hot(state)
             batch.record(fact_id, EventKind.STORED, {"reason": "override"})
@@ -178,7 +177,7 @@ def _not_probed_by(batch: LedgerBatch, number: int) -> list[str]:
 
     Its night has not probed them for damage: they arrived while it was rolled back, or were in the store then.
     """
-    query = select(states.c.fact_id).where(states.c.status.in_([status.value for status in _IN_WEIGHTS]))
+    query = select(states.c.fact_id).where(states.c.status.in_([status.value for status in IN_WEIGHTS]))
     ids = list(batch.connection.scalars(query))
     first = select(func.coalesce(func.min(events.c.seq), 0)).where(events.c.generation == number)
     probed = _in_weights_before(batch, ids, batch.connection.execute(first).scalar_one())
@@ -197,7 +196,7 @@ def _in_weights_before(batch: LedgerBatch, ids: Sequence[str], seq: int) -> set[
             elif kind == EventKind.ROUTED.value and found.get(fact_id) not in _LIVE:
                 # a decision to store is followed by an event that says so
                 found[fact_id] = FactStatus.KNOWN if payload["action"] == _NON_WRITE else FactStatus.OBSERVED
-    return {fact_id for fact_id, status in found.items() if status in _IN_WEIGHTS}
+    return {fact_id for fact_id, status in found.items() if status in IN_WEIGHTS}
 
 
 def _not_stored_since_eviction(batch: LedgerBatch, number: int) -> list[str]:

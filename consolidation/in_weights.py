@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation.damage import known_facts
 from consolidation.night_folder import generated_wordings
-from sharpwave.records import FactStatus
+from sharpwave.records import IN_WEIGHTS
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
@@ -24,7 +24,7 @@ def known_in_weights(memory: ExternalMemory, plan: NightPlan | None = None) -> l
     trained = {item.fact_id for item in plan.targets} if plan else set()
     stored = [
         fact
-        for status in (FactStatus.KNOWN, FactStatus.INTERNALISED)
+        for status in IN_WEIGHTS
         for fact in memory.ledger.iter_facts(status=status)
         if fact.id not in trained
     ]

@@ -208,6 +208,10 @@ class ProbeResult(Record):
     answer: str | None = None
 
 
+IN_WEIGHTS = (FactStatus.KNOWN, FactStatus.INTERNALISED)
+"""What is not stored, since the weights are to answer it."""
+
+
 class GenerationStatus(StrEnum):
     """The life of an adapter version."""
 

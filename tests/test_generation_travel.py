@@ -14,13 +14,21 @@ import pytest
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.generations import adapter_digest
-from sharpwave.records import Fact, FactStatus, GenerationStatus, RouteAction, RouteDecision, RouteStage, Slot
+from sharpwave.records import (
+    IN_WEIGHTS,
+    Fact,
+    FactStatus,
+    GenerationStatus,
+    RouteAction,
+    RouteDecision,
+    RouteStage,
+    Slot,
+)
 from tests.decisions import given_decision
 
 EMBEDDER = HashingEmbedder(16)
 START = datetime(2020, 1, 1, tzinfo=UTC)
 VALUES = ("Rome", "Oslo", "Bern")
-IN_WEIGHTS = (FactStatus.KNOWN, FactStatus.INTERNALISED)
 
 
 class Traveller:
