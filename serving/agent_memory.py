@@ -17,12 +17,13 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
-from carriers.external_memory import ExternalMemory
 from carriers.recall import Recall, StoreNotes
 from serving.loaded_models import LoadedModels, shared_models
-from sharpwave.records import FactStatus, RouteDecision
+from serving.opened_store import open_store
+from sharpwave.records import IN_WEIGHTS, RouteDecision
 
 if TYPE_CHECKING:
+    from carriers.external_memory import ExternalMemory
     from carriers.ledger_records import Observation
     from routers.cascade import CascadeRouter
     from sharpwave.records import Fact, RecallAnswer
@@ -81,13 +82,7 @@ class AgentMemory:
             StoreBusyError: Another process is writing.
         """
         models = models or shared_models(settings.models)
-        memory = ExternalMemory.open(
-            settings.store.path,
-            models.embedder,
-            writer=writer,
-            lock_timeout_seconds=settings.store.lock_timeout_seconds,
-        )
-        return cls(settings, memory, models)
+        return cls(settings, open_store(settings, writer=writer, models=models), models)
 
     def close(self) -> None:
         """Close the store; harmless twice."""
@@ -194,13 +189,12 @@ class AgentMemory:
 
     def _conflicting(self, facts: Sequence[Fact]) -> set[str]:
         """Return the facts whose slot holds another value that the weights believe."""
-        believed = (FactStatus.KNOWN, FactStatus.INTERNALISED)
         return {
             fact.id
             for fact in facts
             if fact.slot is not None
             and any(
-                other.id != fact.id and other.status in believed
+                other.id != fact.id and other.status in IN_WEIGHTS
                 for other in self.memory.ledger.on_slot(fact.namespace, fact.slot)
             )
         }

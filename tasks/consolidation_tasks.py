@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from carriers.external_memory import ExternalMemory
 from carriers.retention import retire_generations
 from consolidation import night, night_folder
 from consolidation.anchors import read_anchors, training_anchors
@@ -12,21 +11,12 @@ from consolidation.curriculum import most_steps
 from consolidation.records import NightPlan, NightReport, NightVerdict, TrainingReceipt
 from consolidation.reviewing import request_review
 from serving.loaded_models import shared_models
+from serving.opened_store import open_store
 from sharpwave.progress import current_progress
 from sharpwave.settings import Settings
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.tracking import joined_run
-
-
-def open_store(settings: Settings, *, writer: bool) -> ExternalMemory:
-    """Open the store of these settings without loading a language model."""
-    return ExternalMemory.open(
-        settings.store.path,
-        shared_models(settings.models).embedder,
-        writer=writer,
-        lock_timeout_seconds=settings.store.lock_timeout_seconds,
-    )
 
 
 def make_plan(settings: Settings, run_id: str, *, save: bool, review: bool = False) -> NightPlan:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,19 +9,10 @@ if TYPE_CHECKING:
     from sharpwave.settings import Settings
 
 
-@contextmanager
-def opened_store(settings: Settings, *, create: bool = False) -> Iterator[ExternalMemory]:
-    """Open a store for writing without loading a language model; with `create` a missing one is made."""
-    from carriers.external_memory import ExternalMemory
-    from serving.loaded_models import shared_models
+def opened_store(settings: Settings) -> ExternalMemory:
+    """Open a store that must be there for writing, without loading a language model."""
+    from serving.opened_store import open_store
     from serving.store_status import require_store
 
-    if not create:
-        require_store(settings.store.path)
-    with ExternalMemory.open(
-        settings.store.path,
-        shared_models(settings.models).embedder,
-        writer=True,
-        lock_timeout_seconds=settings.store.lock_timeout_seconds,
-    ) as memory:
-        yield memory
+    require_store(settings.store.path)
+    return open_store(settings, writer=True)

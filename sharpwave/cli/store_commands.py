@@ -212,9 +212,10 @@ def import_(
     Facts that the store has already are left as they are. Without --weights, what only an adapter knew becomes
     hot here. Changes: the store, made if it is missing.
     """
+    from serving.opened_store import open_store
     from serving.store_transfer import import_lines
 
-    with opened_store(choice.settings(), create=True) as memory:
+    with open_store(choice.settings(), writer=True) as memory:
         if str(file) == "-":
             name, stream = "standard input", sys.stdin.buffer
             receipt = import_lines(memory, stream, name, weights=weights, namespace=choice.namespace)
