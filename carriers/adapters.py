@@ -66,7 +66,7 @@ def merged_matrices(model: Path, adapter: Path) -> dict[str, FloatArray]:
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     updates = load_file(str(adapter / ADAPTER_WEIGHTS))
     factor = config["lora_alpha"] / config["r"]
-    missing = {key.removeprefix(_WRAPPED).split(".lora_")[0] for key in updates}
+    missing = {_module_of(key) for key in updates}
     merged: dict[str, FloatArray] = {}
     for file in sorted(model.glob("*.safetensors")):
         with safe_open(str(file), framework="pt") as weights:
@@ -122,10 +122,15 @@ def stack_adapters(parent: Path | None, update: Path, target: Path, scale: float
         "r": rank,
         "lora_alpha": rank,
         "inference_mode": True,
-        "target_modules": sorted({key.removeprefix(_WRAPPED).split(".lora_")[0] for key in stacked}),
+        "target_modules": sorted({_module_of(key) for key in stacked}),
         "layers_to_transform": None,
     }
     (target / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _module_of(key: str) -> str:
+    """Return the name of the module that a tensor of an adapter updates."""
+    return key.removeprefix(_WRAPPED).split(".lora_")[0]
 
 
 def _block(key: str, value: Any, template: Any, config: dict[str, Any], factor: float) -> Any:
