@@ -35,7 +35,7 @@ from eval.corpora.splits import split_of
 from eval.corpora.stable_draw import StableDraw
 from eval.corpora.world import load_world_corpus
 from serving.agent_memory import AgentMemory
-from serving.loaded_models import LoadedModels, shared_models
+from serving.loaded_models import shared_models
 from sharpwave.matching import exact_match
 from sharpwave.records import FactStatus, RouteAction, RouteDecision, RouteStage
 from sharpwave.settings import Settings, load_settings
@@ -53,9 +53,10 @@ _REFUSED_SHARE = 0.25  # of the stored facts a night may leave, so that it has a
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the base model answers: for each world fact of a split, whether it answers each of its wordings."""
+    """What the base model answers, each wording of each world fact, and its perplexity on general text."""
 
     answered: Mapping[str, Sequence[bool]]
+    perplexity: float
 
     def known(self, items: Sequence[CorpusFact]) -> list[CorpusFact]:
         """Return the facts answered in at least two wordings."""
@@ -119,7 +120,7 @@ def _knowledge(model: LanguageModel, file: Path) -> Knowledge:
             sys.stderr.write(f"\rasking the base model: {len(answered)} of {len(items)}")
         return answered
 
-    return Knowledge(_once(file, ask))
+    return Knowledge(_once(file, ask), perplexity(model))
 
 
 def _answered(model: LanguageModel, items: Sequence[CorpusFact]) -> dict[str, list[bool]]:
@@ -147,13 +148,12 @@ def _two_nights(
     pool += [old for old, _ in changes]
     known = knowledge.known(_split("calibration", seed))
     with _store(settings, facts, seed) as (own, memory):
-        models = memory.models
         _admit(memory.memory, pool, RouteAction.WRITE_NEW, "first")
         _admit(memory.memory, known, RouteAction.NON_WRITE, "known")
         asked = [*pool, *known]
         before = {"em": _em(memory, asked), "storage": _storage(memory.memory)}
         plan, verdict, report, train_wall = _night(memory, own, "night-1", seed)
-        figures = _weights_figures(models, memory.memory, stable, knowledge, plan, pool)
+        figures = _weights_figures(memory, stable, knowledge, plan, pool)
         figures |= {
             "status": report.status,
             "scale": report.scale,
@@ -221,7 +221,7 @@ def _row_of_nights(settings: Settings, knowledge: Knowledge, nights: int, night_
             _admit(memory.memory, arrived, RouteAction.WRITE_NEW, f"day-{number}")
             plan, verdict, report, seconds = _night(memory, own, f"night-{number + 1:02d}", number)
             proven |= {item.id: item for item in pool if item.id in set(verdict.proven)}
-            figures = _weights_figures(memory.models, memory.memory, stable, knowledge, plan, pool)
+            figures = _weights_figures(memory, stable, knowledge, plan, pool)
             earlier = list(proven.values())
             rows.append(
                 figures
@@ -340,15 +340,14 @@ def _weights(memory: AgentMemory) -> LanguageModel:
 
 
 def _weights_figures(
-    models: LoadedModels,
-    memory: ExternalMemory,
+    memory: AgentMemory,
     stable: Sequence[CorpusFact],
     knowledge: Knowledge,
     plan: NightPlan,
     pool: Sequence[CorpusFact],
 ) -> dict[str, Any]:
     """Return what the current generation answers by itself: what was taught, in unseen words, and stable facts."""
-    weights = models.generation(memory.generations.adapter_folder(memory.generations.current().number))
+    weights = _weights(memory)
     taught = {item.fact_id for item in plan.targets}
     after = _answered(weights, stable)
     wordings = [
@@ -361,7 +360,7 @@ def _weights_figures(
         "wordings_kept": sum(was and still for was, still in wordings),
         "wordings_answered_after": sum(still for _, still in wordings),
         "paraphrase_rate": _share_answered(weights, [item for item in pool if item.id in taught]),
-        "perplexity_ratio": perplexity(weights) / perplexity(models.reader),
+        "perplexity_ratio": perplexity(weights) / knowledge.perplexity,
     }
 
 
