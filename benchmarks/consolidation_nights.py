@@ -43,7 +43,7 @@ from sharpwave.statistics import wilson_interval
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
-    from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from consolidation.records import NightPlan, NightReport, NightVerdict
     from eval.corpora.corpus import CorpusFact
 
@@ -110,7 +110,7 @@ def _once(file: Path, measure: Any) -> dict[str, Any]:
     return found
 
 
-def _knowledge(model: LanguageModel, file: Path) -> Knowledge:
+def _knowledge(model: TextModel, file: Path) -> Knowledge:
     items = [item for item in load_world_corpus() if split_of(item.group) in ("report", "calibration")]
 
     def ask() -> dict[str, list[bool]]:
@@ -123,7 +123,7 @@ def _knowledge(model: LanguageModel, file: Path) -> Knowledge:
     return Knowledge(_once(file, ask), perplexity(model))
 
 
-def _answered(model: LanguageModel, items: Sequence[CorpusFact]) -> dict[str, list[bool]]:
+def _answered(model: TextModel, items: Sequence[CorpusFact]) -> dict[str, list[bool]]:
     """Ask every wording of each fact, after the few-shot prefix; one teacher-forced pass each."""
     rows = [(item, question) for item in items for question in item.fact.questions]
     matches = model.match_answers(
@@ -324,7 +324,7 @@ def _night(
     begun = time.perf_counter()
     training = night.train_shadow(memory.memory, plan, chosen, bank, load, _show)
     seconds = time.perf_counter() - begun
-    verdict = night.judge_shadow(memory.memory, plan, training, chosen, bank, load)
+    verdict = night.judge_shadow(memory.memory, plan, training, chosen, bank, memory.models.load_generation)
     return plan, verdict, night.apply_verdict(memory.memory, plan, training, verdict), seconds
 
 
@@ -333,7 +333,7 @@ def _show(losses: Mapping[str, float], step: int) -> None:
     sys.stderr.write(f"\rstep {step}: {parts}   ")
 
 
-def _weights(memory: AgentMemory) -> LanguageModel:
+def _weights(memory: AgentMemory) -> TextModel:
     return memory.models.generation(
         memory.memory.generations.adapter_folder(memory.memory.generations.current().number)
     )
@@ -364,7 +364,7 @@ def _weights_figures(
     }
 
 
-def _share_answered(model: LanguageModel, items: Sequence[CorpusFact]) -> float | None:
+def _share_answered(model: TextModel, items: Sequence[CorpusFact]) -> float | None:
     """Return the share of facts that a model answers by itself in a wording no memory has seen."""
     if not items:
         return None

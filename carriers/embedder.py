@@ -31,6 +31,7 @@ HASHING_DIMENSION = 256
 BATCH_TOKEN_BUDGET = 16_384  # padded tokens per forward pass; about 300 MB of activations for MiniLM
 BATCH_ROW_LIMIT = 128
 DEFAULT_TOKEN_LIMIT = 256
+_VECTORS_KEPT = 4096
 
 # Mean pooling never reads a pooler, so it may be absent. Old checkpoints also saved the position numbers.
 UNUSED_WEIGHTS = ("pooler.", "embeddings.position_ids")
@@ -127,6 +128,7 @@ class MiniLMEmbedder:
         self.token_limit = token_limit
         self.fingerprint = fingerprint
         self.dimension = int(model.config.hidden_size)
+        self._recent: dict[str, NDArray[np.float32]] = {}
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -156,7 +158,23 @@ class MiniLMEmbedder:
         return cls(model, tokenizer, limit, fingerprint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector per text, shape [n, dimension], float32."""
+        """Return one unit vector per text, shape [n, dimension], float32.
+
+        The last few thousand are remembered: index and scope ask for the same question one after the other.
+        """
+        kept = {text: self._recent.get(text) for text in texts}
+        new = [text for text, vector in kept.items() if vector is None]
+        fresh = dict(zip(new, self._encode(new), strict=True))
+        self._recent |= fresh
+        for text in list(self._recent)[: max(0, len(self._recent) - _VECTORS_KEPT)]:
+            self._recent.pop(text, None)
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            known = kept[text]
+            vectors[row] = fresh[text] if known is None else known
+        return vectors
+
+    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         chunks, owners = self._chunk(texts)
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(chunks)), key=lambda index: len(chunks[index]))

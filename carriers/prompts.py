@@ -35,6 +35,7 @@ OPEN_BOOK_PREFIX = (
 )
 
 ANSWER_END = "\n"
+_ASK, _CUE = "Question: ", "\nAnswer:"
 _SHORT_WORD = 2
 
 
@@ -55,13 +56,18 @@ def prefix_of(form: PromptForm) -> str:
 
 def closed_book(question: str) -> str:
     """Return the prompt that asks the weights alone."""
-    return f"Question: {one_line(question)}\nAnswer:"
+    return f"{_ASK}{one_line(question)}{_CUE}"
+
+
+def question_of(prompt: str) -> str:
+    """Return the question that a closed-book prompt asks; any other text as it is."""
+    return prompt.removeprefix(_ASK).removesuffix(_CUE)
 
 
 def open_book(question: str, texts: Sequence[str]) -> str:
     """Return the prompt that asks with the given facts as notes, in the given order."""
     notes = " ".join(one_line(text) for text in texts)
-    return f"Notes: {notes}\nQuestion: {one_line(question)}\nAnswer:"
+    return f"Notes: {notes}\n{_ASK}{one_line(question)}{_CUE}"
 
 
 def is_from_examples(answer: str, prompt: str) -> bool:

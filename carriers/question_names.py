@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _WORD = re.compile(r"[^\W_]+")
 _STEM_LETTERS = 5  # Mongolia and Mongolian, Madrid and madrileño are the same name
@@ -17,9 +18,18 @@ def missing_names(question: str, note: str) -> float:
     >>> missing_names("What is the largest city of France?", "The largest city of Chile is Santiago.")
     1.0
     """
-    names = {_stem(word) for word in _WORD.findall(question)[1:] if _is_name(word)}
-    said = {_stem(word) for word in _WORD.findall(note)}
+    names, said = names_in(question), stems_in(note)
     return len(names - said) / len(names) if names else 0.0
+
+
+def names_in(question: str) -> set[str]:
+    """Return the stems of the names in a question."""
+    return {_stem(word) for word in _WORD.findall(question)[1:] if _is_name(word)}
+
+
+def stems_in(text: str) -> set[str]:
+    """Return the stems of all words of a text."""
+    return {_stem(word) for word in _WORD.findall(text)}
 
 
 def _is_name(word: str) -> bool:
@@ -27,4 +37,5 @@ def _is_name(word: str) -> bool:
 
 
 def _stem(word: str) -> str:
-    return word.casefold()[:_STEM_LETTERS]
+    letters = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))[:_STEM_LETTERS]

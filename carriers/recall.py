@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.index_entry import Hit
     from carriers.language_model import GeneratedAnswer, LanguageModel
+    from carriers.scoped_model import Generation
     from sharpwave.settings import RecallSettings
 
 
@@ -97,7 +98,7 @@ class Recall:
         source: NoteSource,
         *,
         reader: LanguageModel,
-        weights: LanguageModel,
+        weights: Generation,
         settings: RecallSettings,
         generation: int,
     ) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.language_model import LanguageModel
     from carriers.ledger_records import StoredFact
+    from carriers.scope import Scope
     from consolidation.anchors import AnchorQuestion
     from consolidation.records import KnownFact, NightPlan
     from consolidation.write_back import Anchor
@@ -63,7 +64,7 @@ def _nearest(memory: ExternalMemory, asked: Sequence[str], others: Sequence[str]
 
 
 def replayed_anchors(
-    memory: ExternalMemory, plan: NightPlan, model: LanguageModel, count: int
+    memory: ExternalMemory, plan: NightPlan, model: LanguageModel, count: int, scope: Scope | None
 ) -> list[Anchor]:
     """Return what the former generation answers among the facts that live in the weights, as anchors.
 
@@ -72,10 +73,14 @@ def replayed_anchors(
         plan: The night, whose facts endanger them.
         model: The former generation.
         count: Most facts; if there are more, the most endangered.
+        scope: Of the generation to be: no training endangers what is out of it. None if everything is in scope.
     """
     from consolidation.write_back import Anchor
 
     known = known_in_weights(memory, plan) if count else []
+    if scope is not None:
+        covered = scope.covers([fact.question for fact in known])
+        known = [fact for fact, is_covered in zip(known, covered, strict=True) if is_covered]
     if len(known) > count:
         risk = risk_of(memory, plan, known)
         known = sorted(known, key=lambda fact: (-risk[fact.fact_id], fact.fact_id))[:count]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carriers.adapter_files import adapter_digest, generation_folder, remove_folders
 from carriers.adapters import stack_adapters
+from carriers.scope import stack_scopes
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, gate_questions
 from consolidation.damage import find_damage, plan_damage_probes
@@ -24,10 +25,10 @@ from sharpwave.records import FactStatus, ProbeResult
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
-    from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from sharpwave.settings import ConsolidationSettings
 
-LoadModel = Callable[[Path | None], "LanguageModel"]
+LoadGeneration = Callable[[Path | None], "TextModel"]
 OnLog = Callable[[Mapping[str, float], int], None]
 
 
@@ -45,7 +46,7 @@ class _Shadow(NamedTuple):
     """The shadow reloaded at one scale, with its probes on the targets."""
 
     scale: float
-    model: LanguageModel
+    model: TextModel
     probes: list[ProbeResult]
 
 
@@ -55,7 +56,7 @@ def judge_shadow(
     training: TrainingReceipt,
     settings: ConsolidationSettings,
     bank: Sequence[AnchorQuestion],
-    load_model: LoadModel,
+    load_generation: LoadGeneration,
     on_log: OnLog | None = None,
 ) -> NightVerdict:
     """Save and reload the model at each scale until one passes, probe it, and decide. Evicts nothing.
@@ -68,7 +69,7 @@ def judge_shadow(
         training: Where its update lies.
         settings: Scales, gate and probe budget.
         bank: Its gate questions measure damage before the decision.
-        load_model: Loads the base model with an adapter folder merged, or alone for None.
+        load_generation: Loads the generation with an adapter folder as it is served; the base model for None.
         on_log: Called with the figures of each scale and its place, from 1.
     """
     folder = NightFolder(memory.directory, plan.run_id)
@@ -77,7 +78,7 @@ def judge_shadow(
         return former
     try:
         with exhaustion_told():
-            verdict = _verdict(memory, plan, training, settings, bank, load_model, on_log)
+            verdict = _verdict(memory, plan, training, settings, bank, load_generation, on_log)
     except TrainingError as error:
         remove_folders([generation_folder(memory.generations.directory, training.generation)])
         folder.drop_update()
@@ -97,7 +98,7 @@ def _verdict(
     training: TrainingReceipt,
     settings: ConsolidationSettings,
     bank: Sequence[AnchorQuestion],
-    load_model: LoadModel,
+    load_generation: LoadGeneration,
     on_log: OnLog | None,
 ) -> NightVerdict:
     update = NightFolder(memory.directory, plan.run_id).update
@@ -106,10 +107,11 @@ def _verdict(
 
     def reload(scale: float) -> _Shadow:
         stack_adapters(parent, update, target, scale)
-        model = load_model(target)
+        stack_scopes(parent, update, target, memory.index.embedder)
+        model = load_generation(target)
         return _Shadow(scale, model, probe_targets(model, plan.targets, training.generation))
 
-    asked = _ask_former(memory, plan, settings, bank, load_model(parent))
+    asked = _ask_former(memory, plan, settings, bank, load_generation(parent))
     shadow, trials = _try_scales(reload, asked, plan, training.generation, settings, on_log)
     choice = decide(trials, settings.promotion)
     verdict = NightVerdict(
@@ -139,7 +141,7 @@ def _ask_former(
     plan: NightPlan,
     settings: ConsolidationSettings,
     bank: Sequence[AnchorQuestion],
-    model: LanguageModel,
+    model: TextModel,
 ) -> _Questions:
     gate = gate_facts(bank)
     known = known_in_weights(memory, plan)

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carriers.scope import Scope, ScopedFact
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
 from consolidation.exhaustion import exhaustion_told
 from consolidation.in_weights import replayed_anchors, risk_to_known
-from consolidation.judging import LoadModel, OnLog, judge_shadow, refusal
+from consolidation.judging import LoadGeneration, OnLog, judge_shadow, refusal
 from consolidation.night_folder import NightFolder
 from consolidation.records import (
     WAITING,
@@ -38,10 +39,12 @@ from sharpwave.records import FactStatus, GenerationStatus, utc_now
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.generations import PromotionReceipt
+    from carriers.language_model import LanguageModel
     from carriers.ledger_records import StoredFact
     from sharpwave.settings import ConsolidationSettings
 
 __all__ = [
+    "LoadGeneration",
     "LoadModel",
     "OnLog",
     "Propose",
@@ -52,6 +55,7 @@ __all__ = [
     "train_shadow",
 ]
 
+LoadModel = Callable[[Path | None], "LanguageModel"]
 Propose = Callable[[Sequence["StoredFact"]], tuple[list[FactTargets], list[Rejection]]]
 
 
@@ -198,9 +202,11 @@ def train_shadow(
     )
     try:
         with exhaustion_told():
-            model = load_model(memory.generations.adapter_folder(plan.parent))
+            parent = memory.generations.adapter_folder(plan.parent)
+            scope, reach = _scopes(memory, plan, settings.scope_similarity, parent)
+            model = load_model(parent)
             anchors = [
-                *replayed_anchors(memory, plan, model, settings.write_back.replay_count),
+                *replayed_anchors(memory, plan, model, settings.write_back.replay_count, reach),
                 *training_anchors(bank, settings.write_back, plan.seed),
             ]
             receipt = train_update(
@@ -212,6 +218,8 @@ def train_shadow(
                 seed=plan.seed,
                 on_log=on_log,
             )
+            if scope is not None:
+                scope.write(folder.update)
     except TrainingError as error:
         folder.drop_update()  # on a full disk there may be no room to say so before
         apply_verdict(memory, plan, None, refusal(shadow.number, str(error)))
@@ -219,6 +227,21 @@ def train_shadow(
     record = TrainingReceipt(generation=shadow.number, **receipt.figures())
     folder.write(files.TRAINING, record)
     return record
+
+
+def _scopes(
+    memory: ExternalMemory, plan: NightPlan, similarity: float, parent: Path | None
+) -> tuple[Scope | None, Scope | None]:
+    """Return the scope of the update and that of the generation to be; None where everything is in scope."""
+    if not similarity:
+        return None, None
+    embedder = memory.index.embedder
+    facts = [ScopedFact(item.train_questions, item.text) for item in plan.targets]
+    own = Scope.of(facts, similarity, embedder)
+    if parent is None:
+        return own, own
+    former = Scope.read(parent, embedder)
+    return own, former.joined(own) if former is not None else None
 
 
 def apply_verdict(

@@ -9,13 +9,13 @@ from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from sharpwave.records import ProbeResult
 
 if TYPE_CHECKING:
-    from carriers.language_model import LanguageModel
+    from carriers.text_model import TextModel
     from consolidation.records import FactTargets, KnownFact
 
 TARGET_FORMS = ("trained", "trained_few_shot", "paraphrase", "paraphrase_few_shot")
 
 
-def probe_targets(model: LanguageModel, targets: Sequence[FactTargets], generation: int) -> list[ProbeResult]:
+def probe_targets(model: TextModel, targets: Sequence[FactTargets], generation: int) -> list[ProbeResult]:
     """Ask each fact in four forms: a trained and an unseen wording, each with and without the few-shot prefix."""
     results: list[ProbeResult] = []
     for form in TARGET_FORMS:
@@ -37,14 +37,14 @@ def probe_targets(model: LanguageModel, targets: Sequence[FactTargets], generati
     return results
 
 
-def probe_known(model: LanguageModel, facts: Sequence[KnownFact], generation: int) -> list[ProbeResult]:
+def probe_known(model: TextModel, facts: Sequence[KnownFact], generation: int) -> list[ProbeResult]:
     """Ask each formerly known fact once, with the few-shot prefix."""
     rows = [(fact.fact_id, fact.question, fact.answers) for fact in facts]
     return _ask(model, rows, "known_few_shot", CLOSED_BOOK_PREFIX, generation)
 
 
 def _ask(
-    model: LanguageModel,
+    model: TextModel,
     rows: Sequence[tuple[str, str, tuple[str, ...]]],
     form: str,
     prefix: str,

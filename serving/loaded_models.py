@@ -11,6 +11,8 @@ from carriers.model_weights import ensure_model
 if TYPE_CHECKING:
     from carriers.embedder import SentenceEmbedder
     from carriers.language_model import LanguageModel
+    from carriers.scope import Scope
+    from carriers.scoped_model import Generation
     from carriers.text_model import TextModel
     from sharpwave.settings import ModelSettings
 
@@ -19,13 +21,14 @@ class LoadedModels:
     """Small model, reader, embedder and the current generation.
 
     The reader is the large base model without any adapter: it reads stored facts, so reading cannot be damaged by
-    what was written into the weights. A generation is the same base with its adapter merged in memory.
+    what was written into the weights. A generation is the same base with its adapter merged in memory, which answers
+    what lies in the adapter's scope; the base answers the rest.
     """
 
     def __init__(self, names: ModelSettings) -> None:
         self.names = names
-        self._generation: tuple[Path, LanguageModel] | None = None
-        self._screen: tuple[Path | None, TextModel] | None = None
+        self._generation: tuple[Path, Generation] | None = None
+        self._screen: tuple[Path, TextModel] | None = None
 
     @cached_property
     def small(self) -> TextModel:
@@ -41,16 +44,27 @@ class LoadedModels:
 
     def large_screen(self, adapter: Path | None) -> TextModel:
         """Return the generation that judges escalated facts, on the engine for routing; the last one used is kept."""
+        if self.names.engine == "torch":
+            return self.generation(adapter)
+        if adapter is None:
+            return self._base_screen
         if self._screen is None or self._screen[0] != adapter:
-            self._screen = None
-            if self.names.engine == "torch":
-                self._screen = (adapter, self.generation(adapter))
-            else:
-                from carriers.openvino_engine import fast_model
+            from carriers.scoped_model import ScopedModel
 
-                folder = ensure_model(self.names.large)
-                self._screen = (adapter, fast_model(lambda: self.reader, folder, adapter))
+            self._screen = None
+            adapted, scope = self._fast_large(adapter), self._scope(adapter)
+            screen = adapted if scope is None else ScopedModel(self._base_screen, adapted, scope)
+            self._screen = (adapter, screen)
         return self._screen[1]
+
+    @cached_property
+    def _base_screen(self) -> TextModel:
+        return self._fast_large(None)
+
+    def _fast_large(self, adapter: Path | None) -> TextModel:
+        from carriers.openvino_engine import fast_model
+
+        return fast_model(lambda: self.reader, ensure_model(self.names.large), adapter)
 
     @cached_property
     def reader(self) -> LanguageModel:
@@ -64,17 +78,31 @@ class LoadedModels:
 
         return load_embedder(self.names.embedder)
 
-    def generation(self, adapter: Path | None) -> LanguageModel:
-        """Return the large model with this adapter, the reader if None; the last one used is kept."""
+    def generation(self, adapter: Path | None) -> Generation:
+        """Return the generation with this adapter, the reader if None; the last one used is kept."""
         if adapter is None:
             return self.reader
         if self._generation is None or self._generation[0] != adapter:
             self._generation = None
-            self._generation = (adapter, self.load_large(adapter))
+            self._generation = (adapter, self.load_generation(adapter))
         return self._generation[1]
 
+    def load_generation(self, adapter: Path | None) -> Generation:
+        """Load the generation with this adapter as it is served, freshly from disk; the reader if None."""
+        if adapter is None:
+            return self.reader
+        from carriers.scoped_model import ScopedLanguageModel
+
+        adapted, scope = self.load_large(adapter), self._scope(adapter)
+        return adapted if scope is None else ScopedLanguageModel(self.reader, adapted, scope)
+
+    def _scope(self, adapter: Path) -> Scope | None:
+        from carriers.scope import Scope
+
+        return Scope.read(adapter, self.embedder)
+
     def load_large(self, adapter: Path | None) -> LanguageModel:
-        """Load a fresh copy of the large model, for training and probing."""
+        """Load a fresh copy of the large model whose adapter, if any, answers everything: what a training needs."""
         from carriers.language_model import LanguageModel
 
         name = self.names.large

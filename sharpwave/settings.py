@@ -247,6 +247,9 @@ class ConsolidationSettings(SettingsGroup):
     """How damage is looked for."""
     anchors: Path = Path("consolidation/anchors/embedded.jsonl")
     """Anchor bank; a relative path is looked up in the working directory, then beside the code."""
+    scope_similarity: float = Field(default=0.8, ge=0, le=1)
+    """Cosine similarity to a trained question or statement from which the adapter answers a text; anything less alike
+    is answered by the base model, which no training damages. 0 lets the adapter answer everything."""
     shrink_limit: float = Field(default=0.9, gt=0, le=1)
     """Largest share of the hot facts that one consolidation may evict."""
     keep_generations: NonNegativeInt = 5

@@ -78,7 +78,7 @@ def judge_shadow(settings_path: str, run_id: str, mlflow_run_id: str | None) -> 
             _folder(settings, run_id).required(night_folder.TRAINING, TrainingReceipt),
             settings.consolidation,
             bank,
-            shared_models(settings.models).load_large,
+            shared_models(settings.models).load_generation,
             _reporting(tracker.log_metrics, "scale"),
         )
 

@@ -15,6 +15,8 @@ from carriers.adapters import merge_adapter
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.prompts import closed_book
+from carriers.scope import Scope, ScopedFact
+from carriers.scoped_model import ScopedLanguageModel
 from consolidation.anchors import AnchorQuestion
 from consolidation.in_weights import known_in_weights, replayed_anchors, risk_of, risk_to_known
 from consolidation.night import (
@@ -84,6 +86,7 @@ SETTINGS = ConsolidationSettings(
         scales=(1.0, 0.5),
     ),
     shrink_limit=1.0,
+    scope_similarity=0.0,  # so that a training can damage what it was not about
 )
 BOXES = [
     Fact(
@@ -165,10 +168,12 @@ def train(memory, planned, load_model, settings=SETTINGS):
     return train_shadow(memory, planned, settings, [], load_model)
 
 
-def sleep(memory, load_model, run_id="night", bank=(), settings=SETTINGS, propose=refuse):
+def sleep(
+    memory, load_model, run_id="night", bank=(), settings=SETTINGS, propose=refuse, load_generation=None
+):
     planned = plan(memory, run_id, propose, settings)
     training = train_shadow(memory, planned, settings, bank, load_model)
-    verdict = judge_shadow(memory, planned, training, settings, bank, load_model)
+    verdict = judge_shadow(memory, planned, training, settings, bank, load_generation or load_model)
     return apply_verdict(memory, planned, training, verdict)
 
 
@@ -191,6 +196,33 @@ def test_facts_that_live_in_the_weights_are_replayed(memory, load_model, replay_
     assert (report.damaged, report.stable_probed) == (damaged, 1)
 
 
+def test_with_a_scope_a_training_damages_nothing_that_it_was_not_about(memory, load_model):
+    def load_generation(adapter):
+        scope = Scope.read(adapter, EMBEDDER) if adapter else None
+        return ScopedLanguageModel(load_model(None), load_model(adapter), scope) if scope else load_model(None)
+
+    settings = SETTINGS.model_copy(update={"scope_similarity": 0.5})
+    report = sleep(memory, load_model, settings=settings, load_generation=load_generation)
+    assert (report.status, report.internalised, report.damaged, report.stable_probed) == ("promoted", 4, 0, 1)
+    adapter = memory.generations.adapter_folder(memory.generations.current().number)
+    assert Scope.read(adapter, EMBEDDER).covers(["What is in box 3?", "What is in box 9?"]) == [True, False]
+    [still] = load_generation(adapter).answer([closed_book(KNOWN.questions[0])])
+    [damaged] = load_model(adapter).answer([closed_book(KNOWN.questions[0])])
+    assert (still.text, damaged.text) == ("red", "blue")
+
+
+def test_only_what_is_in_scope_is_replayed(memory, load_model):
+    planned, model = plan(memory), load_model(None)
+
+    def replayed(scope):
+        return len(replayed_anchors(memory, planned, model, 100, scope))
+
+    flag = ScopedFact(KNOWN.questions, KNOWN.text)
+    box = ScopedFact(BOXES[0].questions, BOXES[0].text)
+    reach = [Scope.of([fact], 0.8, EMBEDDER) for fact in (flag, box)]
+    assert [replayed(scope) for scope in (None, *reach)] == [1, 1, 0]
+
+
 def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_model):
     rose = Fact(
         text="The rose is red.",
@@ -199,7 +231,7 @@ def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_
     )
     store(memory, [rose], RouteAction.NON_WRITE)
     planned, model = plan(memory), load_model(None)
-    replayed = replayed_anchors(memory, planned, model, 10)
+    replayed = replayed_anchors(memory, planned, model, 10, None)
     # The moss was called known but is not; what is not answered has nothing to be kept.
     assert {(anchor.prompt, anchor.answer) for anchor in replayed} == {
         (closed_book("What colour is the flag?"), "red"),
@@ -210,10 +242,10 @@ def test_what_is_replayed_is_known_endangered_and_worded_otherwise(memory, load_
     risk = risk_of(memory, planned, known)
     endangered = sorted(known, key=lambda fact: -risk[fact.fact_id])[:2]
     prompts = {closed_book(fact.replay_question) for fact in endangered}
-    asked = {anchor.prompt for anchor in replayed_anchors(memory, planned, model, 2)}
+    asked = {anchor.prompt for anchor in replayed_anchors(memory, planned, model, 2, None)}
     assert asked == prompts & {anchor.prompt for anchor in replayed}
     assert len(asked) in {1, 2}
-    assert replayed_anchors(memory, planned, model, 0) == []
+    assert replayed_anchors(memory, planned, model, 0, None) == []
 
 
 def test_a_night_takes_on_first_what_endangers_least_of_what_is_known(memory):

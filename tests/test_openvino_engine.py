@@ -3,13 +3,11 @@
 import itertools
 import json
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from carriers.adapters import ADAPTER_WEIGHTS
 from carriers.language_model import LanguageModel
 from carriers.openvino_conversion import (
     BODY_FILE,
@@ -26,7 +24,13 @@ from carriers.text_model import TextModel
 from carriers.torch_engine import model_sizes
 from sharpwave.errors import WeightsError
 from tests import tiny_models
-from tests.tiny_models import TINY_MODELS, one_thread, tiny_language_model, tiny_tokenizer  # noqa: F401 -- a fixture for all tests here
+from tests.tiny_models import (
+    TINY_MODELS,
+    one_thread,  # noqa: F401 -- a fixture for all tests here
+    save_random_adapter,
+    tiny_language_model,
+    tiny_tokenizer,
+)
 
 TEXTS = [
     "Oslo is the capital of Norway.",
@@ -237,18 +241,3 @@ def test_a_matrix_of_another_shape_is_an_error(folder):
     graph = import_openvino().Core().read_model(folder / BODY_FILE)
     with pytest.raises(WeightsError, match=r"layers\.0\.mlp\.up_proj"):
         swap_weights(graph, {"layers.0.mlp.up_proj": np.zeros((3, 5), dtype=np.float32)})
-
-
-def save_random_adapter(target, rename=lambda key: key):
-    """Save an adapter for the tiny llama model whose updates are random, not zero as at the start of a training."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from safetensors.torch import load_file, save_file
-
-    torch.manual_seed(1)
-    config = LoraConfig(r=2, lora_alpha=4, target_modules=["up_proj", "down_proj"], init_lora_weights=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers under an attribute's old name
-        get_peft_model(tiny_language_model("llama").model, config).save_pretrained(str(target))
-    file = str(target / ADAPTER_WEIGHTS)
-    save_file({rename(key): value.contiguous() for key, value in load_file(file).items()}, file)

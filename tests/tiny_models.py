@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from carriers.adapters import merge_adapter
+from carriers.adapters import ADAPTER_WEIGHTS, merge_adapter
 from carriers.language_model import LanguageModel
 from carriers.prompts import CLOSED_BOOK_PREFIX, OPEN_BOOK_PREFIX
 
@@ -76,6 +77,21 @@ def tiny_language_model(kind: str = "llama", seed: int = 0, adapter: Path | None
     if adapter is not None:
         model = merge_adapter(model, adapter)
     return LanguageModel(model, tiny_tokenizer(), name=f"tiny-{kind}", fingerprint=f"tiny-{kind}-{seed}")
+
+
+def save_random_adapter(target: Path, rename: Callable[[str], str] = str) -> None:
+    """Save an adapter for the tiny llama model whose updates are random, not zero as at the start of a training."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import load_file, save_file
+
+    torch.manual_seed(1)
+    config = LoraConfig(r=2, lora_alpha=4, target_modules=["up_proj", "down_proj"], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers under an attribute's old name
+        get_peft_model(tiny_llama(), config).save_pretrained(str(target))
+    file = str(target / ADAPTER_WEIGHTS)
+    save_file({rename(key): value.contiguous() for key, value in load_file(file).items()}, file)
 
 
 def _sharpened(model: Any) -> Any:

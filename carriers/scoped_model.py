@@ -1,0 +1,96 @@
+"""A generation as it is served: the adapter where its scope reaches, the base model everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar, Union
+
+from carriers.text_model import AnswerMatch, TextFeatures, TextModel
+
+if TYPE_CHECKING:
+    from carriers.language_model import GeneratedAnswer, LanguageModel
+    from carriers.scope import Scope
+
+
+T = TypeVar("T")
+
+
+class ScopedModel(TextModel):
+    """Judges texts with the adapted model where they are in scope, else with the base model.
+
+    Args (of the constructor):
+        base: The model without an adapter.
+        adapted: The same model with one.
+        scope: What the adapter was trained on.
+    """
+
+    def __init__(self, base: TextModel, adapted: TextModel, scope: Scope) -> None:
+        super().__init__(
+            adapted.tokenizer,
+            adapted.engine,
+            adapted.sizes,
+            name=adapted.name,
+            fingerprint=adapted.fingerprint,
+        )
+        self.base, self.adapted, self.scope = base, adapted, scope
+
+    def forward_features(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """See `TextModel.forward_features`."""
+        return _shared_out(
+            self.scope.covers(texts),
+            lambda rows: self.base.forward_features([texts[row] for row in rows]),
+            lambda rows: self.adapted.forward_features([texts[row] for row in rows]),
+        )
+
+    def match_answers(
+        self, prompts: Sequence[str], answers: Sequence[Sequence[str]], prefix: str = ""
+    ) -> list[AnswerMatch]:
+        """See `TextModel.match_answers`."""
+
+        def ask(model: TextModel, rows: Sequence[int]) -> list[AnswerMatch]:
+            return model.match_answers([prompts[row] for row in rows], [answers[row] for row in rows], prefix)
+
+        return _shared_out(
+            self.scope.covers(prompts),
+            lambda rows: ask(self.base, rows),
+            lambda rows: ask(self.adapted, rows),
+        )
+
+
+class ScopedLanguageModel(ScopedModel):
+    """A scoped generation that answers as well; see `ScopedModel`."""
+
+    base: LanguageModel
+    adapted: LanguageModel
+
+    def answer(
+        self, prompts: Sequence[str], prefix: str = "", max_new_tokens: int = 16
+    ) -> list[GeneratedAnswer]:
+        """See `LanguageModel.answer`."""
+
+        def ask(model: LanguageModel, rows: Sequence[int]) -> list[GeneratedAnswer]:
+            return model.answer([prompts[row] for row in rows], prefix, max_new_tokens)
+
+        return _shared_out(
+            self.scope.covers(prompts),
+            lambda rows: ask(self.base, rows),
+            lambda rows: ask(self.adapted, rows),
+        )
+
+
+Generation = Union["LanguageModel", ScopedLanguageModel]
+"""What answers for a generation: the base model, one whose adapter answers everything, or a scoped one."""
+
+
+def _shared_out(
+    in_scope: Sequence[bool],
+    ask_base: Callable[[Sequence[int]], Sequence[T]],
+    ask_adapted: Callable[[Sequence[int]], Sequence[T]],
+) -> list[T]:
+    """Give each row to one of two models; return what they say in the order of the rows."""
+    rows = {flag: [row for row, found in enumerate(in_scope) if found is flag] for flag in (False, True)}
+    said: dict[int, T] = {}
+    for ask, chosen in ((ask_base, rows[False]), (ask_adapted, rows[True])):
+        if chosen:
+            said |= dict(zip(chosen, ask(chosen), strict=True))
+    return [said[row] for row in range(len(in_scope))]

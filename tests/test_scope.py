@@ -1,0 +1,140 @@
+"""The scope of an adapter: what it reaches, what it leaves to the base model, and that it travels with the adapter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from carriers.adapters import stack_adapters
+from carriers.embedder import HashingEmbedder
+from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
+from carriers.scoped_model import ScopedLanguageModel
+from sharpwave.errors import WeightsError
+from tests.tiny_models import (
+    one_thread,  # noqa: F401 -- a fixture for all tests here
+    save_random_adapter,
+    tiny_language_model,
+)
+
+EMBEDDER = HashingEmbedder(256)
+MIRA = ScopedFact(("Where does Mira live?", "In which city does Mira live?"), "Mira lives in Porto.")
+TOMAS = ScopedFact(("Where does Tomás live?", "In which city does Tomás live?"), "Tomás lives in Graz.")
+
+
+def scope_of(*facts, similarity=0.6):
+    return Scope.of(facts, similarity, EMBEDDER)
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("Where does Mira live?", True),
+        (closed_book("Where does Mira live?"), True),
+        ("In what city does Mira live now?", True),
+        ("Mira lives in Porto.", True),
+        ("Where does Tilda live?", False),  # as near as can be, but about somebody else
+        ("Where does Mira work, and with whom does she share an office?", False),
+        ("The moss under the old oak is green.", False),
+        ("", False),
+    ],
+)
+def test_what_a_scope_covers(text, covered):
+    assert scope_of(MIRA).covers([text]) == [covered]
+
+
+def test_questions_without_names_are_told_by_their_likeness_alone():
+    lower = ScopedFact(("what is the melting point of gallium?",), "gallium melts at 30 degrees.")
+    found = scope_of(lower, similarity=0.8).covers([
+        "what is the melting point of gallium?",
+        "who painted the ceiling?",
+    ])
+    assert found == [True, False]
+
+
+def test_accents_may_be_left_out():
+    assert scope_of(TOMAS).covers(["Where does Tomas live?"]) == [True]
+
+
+def test_a_scope_is_the_same_after_writing_and_holds_no_word(tmp_path):
+    scope_of(MIRA, TOMAS).write(tmp_path)
+    again = Scope.read(tmp_path, EMBEDDER)
+    texts = [*MIRA.questions, *TOMAS.questions, "Where does Tilda live?"]
+    assert again.covers(texts) == scope_of(MIRA, TOMAS).covers(texts) == [True] * 4 + [False]
+    content = (tmp_path / SCOPE_FILE).read_bytes()
+    assert not any(word.encode() in content for word in ("Mira", "mira", "Porto", "porto"))
+
+
+def test_an_adapter_without_a_scope_has_none(tmp_path):
+    assert Scope.read(tmp_path, EMBEDDER) is None
+
+
+def test_a_scope_of_another_embedder_and_a_damaged_one_are_refused(tmp_path):
+    scope_of(MIRA).write(tmp_path)
+    with pytest.raises(WeightsError, match="another embedder"):
+        Scope.read(tmp_path, HashingEmbedder(64))
+    file = tmp_path / SCOPE_FILE
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(WeightsError, match="damaged"):
+        Scope.read(tmp_path, EMBEDDER)
+
+
+def test_a_stacked_adapter_reaches_what_both_parts_reach(tmp_path):
+    first, second, both = (tmp_path / name for name in ("first", "second", "both"))
+    scope_of(MIRA).write(first)
+    scope_of(TOMAS).write(second)
+    stack_scopes(first, second, both, EMBEDDER)
+    stacked = Scope.read(both, EMBEDDER)
+    assert stacked.covers([MIRA.questions[0], TOMAS.questions[0]]) == [True, True]
+    stack_scopes(None, second, both, EMBEDDER)
+    assert Scope.read(both, EMBEDDER).covers([MIRA.questions[0], TOMAS.questions[0]]) == [False, True]
+
+
+def test_stacked_on_an_adapter_that_answers_everything_there_is_no_scope(tmp_path):
+    everything, update, both = (tmp_path / name for name in ("everything", "update", "both"))
+    everything.mkdir()
+    scope_of(MIRA).write(update)
+    scope_of(MIRA).write(both)
+    stack_scopes(everything, update, both, EMBEDDER)
+    assert Scope.read(both, EMBEDDER) is None
+
+
+@pytest.fixture
+def generation(tmp_path):
+    """A tiny model with an adapter that changes everything it says, in scope for Mira alone."""
+    save_random_adapter(tmp_path / "update")
+    stack_adapters(None, tmp_path / "update", tmp_path / "adapter", 20.0)
+    base, adapted = tiny_language_model(), tiny_language_model(adapter=tmp_path / "adapter")
+    return ScopedLanguageModel(base, adapted, scope_of(MIRA))
+
+
+def test_in_scope_the_adapter_speaks_elsewhere_the_base_model(generation):
+    questions = [
+        closed_book(question)
+        for question in ("Where does Tilda live?", MIRA.questions[0], "Where does Ugo live?")
+    ]
+    base, adapted = (
+        model.answer(questions, CLOSED_BOOK_PREFIX) for model in (generation.base, generation.adapted)
+    )
+    assert generation.answer(questions, CLOSED_BOOK_PREFIX) == [base[0], adapted[1], base[2]]
+    assert base[1] != adapted[1]
+    assert base[0] != adapted[0]
+
+
+def test_probes_and_features_go_where_answers_go(generation):
+    prompts, answers = (
+        [closed_book("Where does Tilda live?"), closed_book(MIRA.questions[0])],
+        [["Graz"], ["Porto"]],
+    )
+    parts = (generation.base, generation.adapted)
+    base, adapted = (model.match_answers(prompts, answers, CLOSED_BOOK_PREFIX) for model in parts)
+    found = generation.match_answers(prompts, answers, CLOSED_BOOK_PREFIX)
+    assert [item.lowest_prob for item in found] == pytest.approx(
+        [base[0].lowest_prob, adapted[1].lowest_prob], 1e-4
+    )
+    texts = ["Tilda lives in Graz.", MIRA.text]
+    base, adapted = (model.forward_features(texts) for model in parts)
+    found = generation.forward_features(texts)
+    np.testing.assert_allclose(found[0].nll, base[0].nll, rtol=1e-4)
+    np.testing.assert_allclose(found[1].nll, adapted[1].nll, rtol=1e-4)
+    assert np.abs(base[0].nll - adapted[0].nll).max() > 0.01
