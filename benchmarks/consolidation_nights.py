@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from machine_rate import sgemm_gflops
+from trainer_overhead import trainer_overhead
 
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
+from carriers.scoped_model import ScopedLanguageModel
 from consolidation import night
 from consolidation.anchors import read_anchors
 from consolidation.general_text import perplexity
@@ -93,7 +95,8 @@ def main(
         for seed in range(seeds)
     ]
     row = _once(parts / "nights.json", lambda: _row_of_nights(settings, knowledge, nights, night_facts))
-    figures = _summary(runs, row, settings)
+    overhead = _once(parts / "overhead.json", lambda: trainer_overhead(settings, facts=64, repeats=2))
+    figures = _summary(runs, row, settings) | {"trainer_overhead": overhead["trainer_overhead"]}
     out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(
         json.dumps({**figures, "nights": "see the file", "per_seed": "see the file"}, indent=2) + "\n"
@@ -141,6 +144,7 @@ def _two_nights(
     settings: Settings, knowledge: Knowledge, facts: int, updates: int, seed: int
 ) -> dict[str, Any]:
     """Learn facts in one night; change some of their values and learn those in a second."""
+    settings = _evicting_at_once(settings)
     world = _split("report", seed)
     stable = knowledge.known(world)
     changes = _changes(updates, seed)
@@ -154,6 +158,7 @@ def _two_nights(
         before = {"em": _em(memory, asked), "storage": _storage(memory.memory)}
         plan, verdict, report, train_wall = _night(memory, own, "night-1", seed)
         figures = _weights_figures(memory, stable, knowledge, plan, pool)
+        figures |= _scope_figures(memory, stable, knowledge) | _arriving_again(memory, pool, verdict)
         figures |= {
             "status": report.status,
             "scale": report.scale,
@@ -320,6 +325,7 @@ def _night(
         lambda facts: ([], []),
         bank=bank,
         seed=seed,
+        load_generation=memory.models.generation,
     )
     begun = time.perf_counter()
     training = night.train_shadow(memory.memory, plan, chosen, bank, load, _show)
@@ -362,6 +368,42 @@ def _weights_figures(
         "paraphrase_rate": _share_answered(weights, [item for item in pool if item.id in taught]),
         "perplexity_ratio": perplexity(weights) / knowledge.perplexity,
     }
+
+
+def _scope_figures(memory: AgentMemory, stable: Sequence[CorpusFact], knowledge: Knowledge) -> dict[str, Any]:
+    """Return how many questions about stable facts the adapter answers, and what it would damage if it answered all."""
+    model = _weights(memory)
+    if not isinstance(model, ScopedLanguageModel):
+        return {"stable_questions_in_scope": None, "stable_kept_without_scope": None}
+    asked = [question for item in stable for question in item.fact.questions]
+    after = _answered(model.adapted, stable)
+    return {
+        "stable_questions": len(asked),
+        "stable_questions_in_scope": sum(model.scope.covers([closed_book(question) for question in asked])),
+        "stable_kept_without_scope": sum(sum(flags) >= _NEEDED_WORDINGS for flags in after.values()),
+        "perplexity_ratio_without_scope": perplexity(model.adapted) / knowledge.perplexity,
+    }
+
+
+def _arriving_again(memory: AgentMemory, pool: Sequence[CorpusFact], verdict: NightVerdict) -> dict[str, Any]:
+    """Route what was proven as if it arrived for the first time: before the night, and after it."""
+    learnt = [item.fact for item in pool if item.id in set(verdict.proven)]
+    if not learnt:
+        return {}
+    shares = {}
+    for when, adapter in (
+        ("before", None),
+        ("after", memory.memory.generations.adapter_folder(verdict.generation)),
+    ):
+        router = memory.router_of(adapter)
+        actions = [decision.action for decision in router.decide(learnt, verdict.generation)]
+        shares[f"non_write_{when}"] = actions.count(RouteAction.NON_WRITE) / len(learnt)
+    return {"n_arriving_again": len(learnt), **shares}
+
+
+def _evicting_at_once(settings: Settings) -> Settings:
+    consolidation = settings.consolidation.model_copy(update={"evict_now": True})
+    return settings.model_copy(update={"consolidation": consolidation})
 
 
 def _share_answered(model: TextModel, items: Sequence[CorpusFact]) -> float | None:
@@ -418,11 +460,33 @@ def _summary(runs: Sequence[Mapping[str, Any]], row: Mapping[str, Any], settings
     figures["n_selected"], figures["n_stable"] = selected, stable
     share("internalised_rate", internalised, selected)
     share("paraphrase_rate", sum(run["paraphrase_rate"] * run["n_selected"] for run in runs), selected)
-    share("stable_kept_rate", stable - lost, stable)
+    # All seeds ask about the same stable facts, so their number counts once.
+    share("stable_kept_rate", (stable - lost) / len(runs), stable // len(runs))
     share(
         "wordings_kept_rate",
-        *(sum(run[key] for run in runs) for key in ("wordings_kept", "wordings_answered")),
+        *(sum(run[key] for run in runs) / len(runs) for key in ("wordings_kept", "wordings_answered")),
     )
+    again = sum(run.get("n_arriving_again", 0) for run in runs)
+    for key in ("non_write_before", "non_write_after") if again else ():
+        share(key, sum(run.get(key, 0) * run.get("n_arriving_again", 0) for run in runs), again)
+    scoped = [run for run in runs if run["stable_questions_in_scope"] is not None]
+    if scoped:
+        figures["stable_in_scope_rate"] = float(
+            np.mean([run["stable_questions_in_scope"] / run["stable_questions"] for run in scoped])
+        )
+        figures["stable_kept_rate_without_scope"] = float(
+            np.mean([run["stable_kept_without_scope"] / run["n_stable"] for run in scoped])
+        )
+        figures["perplexity_ratio_without_scope"] = float(
+            np.mean([run["perplexity_ratio_without_scope"] for run in scoped])
+        )
+    if row["nights"]:
+        last = row["nights"][-1]
+        share(
+            "still_answered_after_nights",
+            last["proven_still_answered"] * last["proven_so_far"],
+            last["proven_so_far"],
+        )
     figures["damage_per_internalised"] = lost / stable / (internalised / selected) if internalised else None
     means = (
         "perplexity_ratio em_before em_after em_after_without_readmission storage_before storage_after train_seconds "

@@ -164,6 +164,13 @@ class ExternalMemory:
         self.drain_outbox()
         return receipt
 
+    def confirm(self, evict: Sequence[str], run_id: str) -> int:
+        """Take out of the index what the current generation answered again; see `GenerationStore.confirm`."""
+        self._require_writer()
+        count = self.generations.confirm(evict, run_id)
+        self.drain_outbox()
+        return count
+
     def rollback(self, number: int, run_id: str) -> RollbackReceipt:
         """Make another generation current and bring the index in line; see `GenerationStore.rollback`."""
         self._require_writer()

@@ -258,6 +258,20 @@ class GenerationStore:
             set_status(connection, [number], GenerationStatus.PROMOTED)
         return receipt
 
+    def confirm(self, evict: Sequence[str], run_id: str) -> int:
+        """Move hot facts into the weights that the current generation was found to answer a second time.
+
+        What is not in the store any more, or what this lineage has not proven, is left as it is. Returns how many were
+        moved.
+        """
+        with self.ledger.transaction() as connection:
+            batch = LedgerBatch(connection, run_id)
+            held = [fact_id for fact_id in evict if batch.state(fact_id).proven_generation in batch.lineage]
+            number = current_number(connection)
+            count, _ = generation_moves.evict_proven(batch, held, number, "confirmed")
+            batch.flush()
+        return count
+
     def rollback(self, number: int, run_id: str) -> RollbackReceipt:
         """Make another promoted generation current, earlier or later, in one transaction.
 

@@ -16,6 +16,7 @@ from carriers.scope import Scope, ScopedFact
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
+from consolidation.confirmation import awaiting_proof, confirm_proofs
 from consolidation.exhaustion import exhaustion_told
 from consolidation.in_weights import replayed_anchors, risk_to_known
 from consolidation.judging import LoadGeneration, OnLog, judge_shadow, refusal
@@ -55,6 +56,7 @@ __all__ = [
     "train_shadow",
 ]
 
+AWAITS = "proven once; it leaves the store if the next consolidation finds it proven again"
 LoadModel = Callable[[Path | None], "LanguageModel"]
 Propose = Callable[[Sequence["StoredFact"]], tuple[list[FactTargets], list[Rejection]]]
 
@@ -88,9 +90,11 @@ def plan_night(
     *,
     bank: Sequence[AnchorQuestion] = (),
     seed: int,
-    save: bool = True,
+    load_generation: LoadGeneration | None = None,
 ) -> NightPlan:
-    """Choose facts and their targets; with `save` the plan is kept and shadows of dead runs are discarded.
+    """Choose facts and their targets, keep the plan, and discard shadows of dead runs.
+
+    Facts that await their second proof are probed first; those that pass leave the store.
 
     Args:
         memory: The store.
@@ -100,23 +104,31 @@ def plan_night(
         propose: Makes targets for facts without questions (a model proposes, a validator decides).
         bank: Its anchors tell, beside the store's own known facts, what the model knows and a training endangers.
         seed: Seeds the draw of anchors and the training.
-        save: False for a dry run, which changes nothing on disk.
+        load_generation: Loads the generation with an adapter folder as it is served, for the second proof. Without it
+            this is a dry run, which changes nothing on disk.
 
     Raises:
         StoreError: another night waits for review; a new one would take its shadow away.
     """
     waiting = files.waiting_night(memory.directory)
-    if save and waiting not in {None, run_id}:
+    if load_generation is not None and waiting not in {None, run_id}:
         raise StoreError(f"the consolidation {waiting} waits for review; {DECIDES}")
     folder = NightFolder(memory.directory, run_id)
     former = _resumable(memory, folder, base_fingerprint)
     if former is not None:
         return former
+    confirmed: tuple[str, ...] = ()
+    awaiting: list[StoredFact] = []
+    if load_generation is None:
+        awaiting = awaiting_proof(memory)
+    else:
+        confirmed = confirm_proofs(memory, settings, load_generation, run_id)
     hot = list(memory.ledger.iter_facts(status=FactStatus.HOT))
+    passed_once = {fact.id for fact in awaiting}
     failed = memory.generations.failed()
     tried = Counter(fact_id for generation in failed for fact_id in generation.trained_fact_ids)
     chosen, rejected = select_facts(
-        hot,
+        [fact for fact in hot if fact.id not in passed_once],
         settings.selection,
         utc_now(),
         failed_nights=tried,
@@ -128,12 +140,14 @@ def plan_night(
         parent=memory.generations.current().number,
         base_fingerprint=base_fingerprint,
         targets=tuple(targets),
-        rejected=tuple(rejected + refused),
+        rejected=(*rejected, *refused, *(Rejection(fact_id=fact.id, reason=AWAITS) for fact in awaiting)),
         hot_before=len(hot),
         min_facts=settings.selection.min_facts,
         seed=seed + len(failed),  # the same facts may come again, the same order and draws would fail again
+        evict_now=settings.evict_now,
+        confirmed=confirmed,
     )
-    if save:
+    if load_generation is not None:
         memory.generations.discard_interrupted()
         for night in files.unfinished_nights(memory.directory):  # without its shadow none of them can go on
             NightFolder(memory.directory, night).drop_update()
@@ -285,6 +299,8 @@ def _report(
 ) -> NightReport:
     """Return the report of an outcome: status, reason and the generation that is current after it."""
     status, reason, generation = outcome
+    evicted = receipt.evicted if receipt else 0
+    awaiting = verdict.evict if verdict and receipt and not plan.evict_now else ()
     return NightReport(
         run_id=plan.run_id,
         status=status,
@@ -294,7 +310,9 @@ def _report(
         scale=verdict.scale if verdict else None,
         selected=len(plan.targets),
         internalised=len(verdict.proven) if verdict else 0,
-        evicted=receipt.evicted if receipt else 0,
+        evicted=evicted,
+        confirmed=len(plan.confirmed),
+        awaiting=len(awaiting),
         damaged=len(verdict.damaged) if verdict else 0,
         readmitted=receipt.readmitted if receipt else 0,
         stable_probed=verdict.stable_probed if verdict else 0,
@@ -310,7 +328,7 @@ def _promote(memory: ExternalMemory, plan: NightPlan, verdict: NightVerdict) -> 
     gone = [*verdict.damaged, *verdict.never_known]
     return memory.promote(
         verdict.generation,
-        evict=verdict.evict,
+        evict=verdict.evict if plan.evict_now else (),
         proven=verdict.proven,
         trained=[item.fact_id for item in plan.targets],
         kept=verdict.kept,

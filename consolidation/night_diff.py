@@ -52,7 +52,8 @@ class DiffLine(Record):
 class NightDiff(Record):
     """What a night changes if it is promoted, and what it leaves as it is.
 
-    `entered` the weights, for they are proven; `evicted` left the store; `kept` are proven and stay in the store
+    `entered` the weights, for they are proven; `evicted` left the store, at once if `evict_now`, else they do once they
+    are proven a second time; `kept` are proven and stay in the store
     because a review said so. `damaged` left the weights; `readmitted` came back into the store, the damaged among
     them. `not_proven` were trained and stay in the store; `left_out` were not trained.
     """
@@ -64,6 +65,7 @@ class NightDiff(Record):
     parent: int
     scale: float | None = None
     trials: tuple[ScaleTrial, ...] = ()
+    evict_now: bool = False
     entered: tuple[DiffLine, ...] = ()
     evicted: tuple[DiffLine, ...] = ()
     kept: tuple[DiffLine, ...] = ()
@@ -157,6 +159,7 @@ def diff_of(night: NightRecords, facts: Mapping[str, StoredFact], min_token_prob
         parent=plan.parent,
         scale=verdict.scale,
         trials=verdict.trials,
+        evict_now=plan.evict_now,
         entered=line.each(verdict.proven),
         evicted=line.each(fact_id for fact_id in verdict.evict if fact_id not in unmoved),
         kept=line.each(verdict.kept),

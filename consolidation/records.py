@@ -32,7 +32,11 @@ class Rejection(Record):
 
 
 class NightPlan(Record):
-    """What a night means to do: the facts to write back, those left out, and the model it starts from."""
+    """What a night means to do: the facts to write back, those left out, and the model it starts from.
+
+    `evict_now` says that proven facts leave the store at once; `confirmed` are those that an earlier night proved and
+    that left it when this one began, for the weights answered them again.
+    """
 
     run_id: str
     parent: int
@@ -42,6 +46,8 @@ class NightPlan(Record):
     hot_before: int = 0
     min_facts: int = 1
     seed: int = 0
+    evict_now: bool = False
+    confirmed: tuple[str, ...] = ()
 
     @property
     def is_worthwhile(self) -> bool:
@@ -94,7 +100,8 @@ class KnownFact(Record):
 class NightVerdict(Record):
     """What the probes of the saved and reloaded model say, and what follows from it: a plan, nothing done yet.
 
-    `kept` are proven facts that a review keeps in the store.
+    `evict` are the facts to leave the store, at once or after a second proof, as the plan says; `kept` are proven facts
+    that a review keeps in the store.
     """
 
     generation: int
@@ -128,7 +135,11 @@ class Review(Record):
 
 
 class NightReport(Record):
-    """The outcome of a night, for people and for trackers. One that waits for review has changed nothing yet."""
+    """The outcome of a night, for people and for trackers. One that waits for review has changed nothing yet.
+
+    `evicted` counts what this night's proof took out of the store, `confirmed` what left it at the beginning after a
+    second proof, `awaiting` what stays in it until the next.
+    """
 
     run_id: str
     status: str
@@ -142,6 +153,8 @@ class NightReport(Record):
     damaged: int
     readmitted: int
     stable_probed: int
+    confirmed: int = 0
+    awaiting: int = 0
     kept: int = 0
     rejected: tuple[Rejection, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -164,6 +177,8 @@ class NightReport(Record):
             "selected": self.selected,
             "internalised": self.internalised,
             "evicted": self.evicted,
+            "confirmed": self.confirmed,
+            "awaiting_second_proof": self.awaiting,
             "damaged": self.damaged,
             "readmitted": self.readmitted,
             "stable_probed": self.stable_probed,

@@ -105,7 +105,7 @@ def train_update(
     supervised = sum(len(segment.completion_ids) for segment in encoded.segments if segment.fact >= 0)
     if supervised == 0:
         raise TrainingError("no supervised tokens: every target's completion is empty")
-    wrapped = _attach_lora(model.model, settings, seed)
+    wrapped = attach_lora(model.model, settings, seed)
     teacher = ask_teacher(wrapped, *encoded, settings.aim_ridge)
     trainer = _make_trainer(wrapped, model.tokenizer, encoded, teacher, settings, output, seed, on_log)
     started = time.perf_counter()
@@ -179,7 +179,8 @@ def encode_text(
     return EncodedText([*taught, *kept], readings, prefix_ids)
 
 
-def _attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
+def attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
+    """Return the model with fresh, seeded LoRA matrices where the settings want them."""
     from peft import LoraConfig, get_peft_model
 
     from sharpwave.seeding import seed_everything

@@ -33,8 +33,17 @@ def write_night_page(diff: NightDiff, path: Path) -> None:
 
 def render_night(diff: NightDiff) -> str:
     """Return the page as a string."""
+    later = "" if diff.evict_now else ", once they are proven a second time"
     lists = [
-        fact_list(lines, len(lines), key=key, sign=sign, edit=edit, title=title, what=what)
+        fact_list(
+            lines,
+            len(lines),
+            key=key,
+            sign=sign,
+            edit=edit,
+            title=title + later if name == "evicted" else title,
+            what=what,
+        )
         for name, key, sign, edit, title, what in _LISTS
         if (lines := [_fact_line(line) for line in getattr(diff, name)])
     ]

@@ -32,8 +32,14 @@ def benchmark_memory(
     Calling again with the same folder goes on where a killed run stopped.
     """
     started, run = time.monotonic(), Path(out)
-    places = [f"seed={seed}", f"store.path={run / 'store'}", f"runs_dir={run / 'flows'}"]
-    chosen = profile, [*(overrides or []), *places], config
+    # What a night proves leaves the store at once, for its figures are taken at once.
+    own = [
+        f"seed={seed}",
+        f"store.path={run / 'store'}",
+        f"runs_dir={run / 'flows'}",
+        "consolidation.evict_now=true",
+    ]
+    chosen = profile, [*(overrides or []), *own], config
     settings, settings_path = begin_run(run.name, *chosen)
     with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
         steps = lay_out_stream_task(settings_path, out, size, seed)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from carriers.recall import Recall, StoreNotes
@@ -112,30 +113,32 @@ class AgentMemory:
     @property
     def router(self) -> CascadeRouter:
         """The cascade, whose large stage is the generation that is current now."""
+        current = self.memory.generations.current().number
+        if self._router is None or self._router[0] != current:
+            self._router = (current, self.router_of(self.memory.generations.adapter_folder(current)))
+        return self._router[1]
+
+    def router_of(self, adapter: Path | None) -> CascadeRouter:
+        """Return a cascade whose large stage is the generation with this adapter, the base model for None."""
         from routers.cascade import CascadeRouter
         from routers.heads import RouterHeads
 
-        current = self.memory.generations.current().number
-        if self._router is None or self._router[0] != current:
-            adapter = self.memory.generations.adapter_folder(current)
-            small, large = self.models.small, self.models.large_screen(adapter)
-            chosen = self.settings.router
-            heads = RouterHeads.load(
-                chosen.heads_folder,
-                small_fingerprint=small.feature_fingerprint,
-                large_fingerprint=large.feature_fingerprint,
-            )
-            router = CascadeRouter(
-                small,
-                large,
-                heads,
-                storage_price=chosen.storage_price,
-                escalation_price=chosen.escalation_price,
-                update_price=chosen.update_price,
-                use_self_probe=chosen.use_self_probe,
-            )
-            self._router = (current, router)
-        return self._router[1]
+        small, large = self.models.small, self.models.large_screen(adapter)
+        chosen = self.settings.router
+        heads = RouterHeads.load(
+            chosen.heads_folder,
+            small_fingerprint=small.feature_fingerprint,
+            large_fingerprint=large.feature_fingerprint,
+        )
+        return CascadeRouter(
+            small,
+            large,
+            heads,
+            storage_price=chosen.storage_price,
+            escalation_price=chosen.escalation_price,
+            update_price=chosen.update_price,
+            use_self_probe=chosen.use_self_probe,
+        )
 
     def ask(
         self, questions: Sequence[str], namespace: str | None = None, as_of: datetime | None = None

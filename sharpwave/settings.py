@@ -250,6 +250,9 @@ class ConsolidationSettings(SettingsGroup):
     scope_similarity: float = Field(default=0.8, ge=0, le=1)
     """Cosine similarity to a trained question or statement from which the adapter answers a text; anything less alike
     is answered by the base model, which no training damages. 0 lets the adapter answer everything."""
+    evict_now: bool = False
+    """Whether proven facts leave the store in the night that proved them. By default they stay until the next
+    consolidation begins, and leave if the weights answer them again."""
     shrink_limit: float = Field(default=0.9, gt=0, le=1)
     """Largest share of the hot facts that one consolidation may evict."""
     keep_generations: NonNegativeInt = 5

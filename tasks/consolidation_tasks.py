@@ -36,7 +36,7 @@ def make_plan(settings: Settings, run_id: str, *, save: bool, review: bool = Fal
             lambda facts: propose_targets(models.reader, facts),
             bank=read_anchors(settings.consolidation.anchors_file),
             seed=settings.seed,
-            save=save,
+            load_generation=models.generation if save else None,
         )
 
 

@@ -14,6 +14,7 @@ import pytest
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.generations import adapter_digest
+from consolidation.confirmation import awaiting_proof
 from sharpwave.records import (
     IN_WEIGHTS,
     Fact,
@@ -34,8 +35,9 @@ VALUES = ("Rome", "Oslo", "Bern")
 class Traveller:
     """Drives one store at random and knows what each generation answers."""
 
-    def __init__(self, memory: ExternalMemory, seed: int) -> None:
+    def __init__(self, memory: ExternalMemory, seed: int, *, confirms: bool) -> None:
         self.memory = memory
+        self.confirms = confirms
         self.seed = seed
         self.random = random.Random(seed)
         self.parents: dict[int, int] = {}
@@ -57,6 +59,8 @@ class Traveller:
 
     def run(self, steps: int) -> None:
         chances = {self.tell: 5, self.sleep: 3, self.travel: 4, self.doubt: 1, self.forget: 1}
+        if self.confirms:
+            chances[self.confirm] = 3
         for _ in range(steps):
             self.steps += 1
             self.random.choices([*chances], [*chances.values()])[0]()
@@ -116,6 +120,11 @@ class Traveller:
             run_id=f"night {number}",
         )
 
+    def confirm(self) -> None:
+        """A run begins: what was proven once and is still answered leaves the store."""
+        waiting = [fact.id for fact in awaiting_proof(self.memory) if self.holds(self.current, fact.id)]
+        assert self.memory.confirm(waiting, f"confirm {self.steps}") == len(waiting)
+
     def travel(self) -> None:
         reachable = (GenerationStatus.PROMOTED, GenerationStatus.ROLLED_BACK)
         numbers = [item.number for item in self.memory.generations.all() if item.status in reachable]
@@ -170,10 +179,14 @@ class Traveller:
         return sorted(fact.id for fact in self.memory.ledger.iter_facts() if fact.status in statuses)
 
 
-@pytest.mark.parametrize("seed", [1, 8, 11, 14])
-def test_no_travel_loses_a_fact_or_believes_weights_that_do_not_hold_it(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "confirms"), [(1, False), (8, False), (11, False), (14, False), (2, True), (3, True), (5, True)]
+)
+def test_no_travel_loses_a_fact_or_believes_weights_that_do_not_hold_it(
+    tmp_path: Path, seed: int, confirms: bool
+) -> None:
     with ExternalMemory.open(tmp_path / "store", EMBEDDER, writer=True) as memory:
-        traveller = Traveller(memory, seed)
+        traveller = Traveller(memory, seed, confirms=confirms)
         traveller.run(30)
         assert len(memory.generations.all()) > 4
         assert memory.doctor().clean

@@ -18,6 +18,7 @@ from carriers.prompts import closed_book
 from carriers.scope import Scope, ScopedFact
 from carriers.scoped_model import ScopedLanguageModel
 from consolidation.anchors import AnchorQuestion
+from consolidation.confirmation import awaiting_proof
 from consolidation.in_weights import known_in_weights, replayed_anchors, risk_of, risk_to_known
 from consolidation.night import (
     apply_verdict,
@@ -87,6 +88,7 @@ SETTINGS = ConsolidationSettings(
     ),
     shrink_limit=1.0,
     scope_similarity=0.0,  # so that a training can damage what it was not about
+    evict_now=True,
 )
 BOXES = [
     Fact(
@@ -160,8 +162,10 @@ def refuse(*_):
     raise AssertionError("this must not be called")
 
 
-def plan(memory, run_id="night", propose=refuse, settings=SETTINGS, **options):
-    return plan_night(memory, settings, run_id, BASE, propose, seed=0, **options)
+def plan(memory, run_id="night", propose=refuse, settings=SETTINGS, load_generation=refuse, **options):
+    return plan_night(
+        memory, settings, run_id, BASE, propose, seed=0, load_generation=load_generation, **options
+    )
 
 
 def train(memory, planned, load_model, settings=SETTINGS):
@@ -171,7 +175,7 @@ def train(memory, planned, load_model, settings=SETTINGS):
 def sleep(
     memory, load_model, run_id="night", bank=(), settings=SETTINGS, propose=refuse, load_generation=None
 ):
-    planned = plan(memory, run_id, propose, settings)
+    planned = plan(memory, run_id, propose, settings, load_generation or load_model)
     training = train_shadow(memory, planned, settings, bank, load_model)
     verdict = judge_shadow(memory, planned, training, settings, bank, load_generation or load_model)
     return apply_verdict(memory, planned, training, verdict)
@@ -199,7 +203,9 @@ def test_facts_that_live_in_the_weights_are_replayed(memory, load_model, replay_
 def test_with_a_scope_a_training_damages_nothing_that_it_was_not_about(memory, load_model):
     def load_generation(adapter):
         scope = Scope.read(adapter, EMBEDDER) if adapter else None
-        return ScopedLanguageModel(load_model(None), load_model(adapter), scope) if scope else load_model(None)
+        return (
+            ScopedLanguageModel(load_model(None), load_model(adapter), scope) if scope else load_model(None)
+        )
 
     settings = SETTINGS.model_copy(update={"scope_similarity": 0.5})
     report = sleep(memory, load_model, settings=settings, load_generation=load_generation)
@@ -284,6 +290,50 @@ def test_a_promoted_night_moves_what_is_proven_and_brings_back_what_it_damaged(m
         EventKind.PROVEN,
         EventKind.EVICTED,
     ]
+
+
+TWICE = SETTINGS.model_copy(update={"evict_now": False})
+
+
+def test_what_is_proven_once_leaves_the_store_when_the_next_run_finds_it_proven_again(memory, load_model):
+    first = sleep(memory, load_model, "first", settings=TWICE)
+    assert (first.internalised, first.evicted, first.awaiting) == (4, 0, 4)
+    assert all(status(memory, box) is FactStatus.HOT for box in BOXES)
+    assert memory.index.ids() >= {box.id for box in BOXES}
+    dry = plan(memory, "dry", settings=TWICE, load_generation=None)
+    assert dry.targets == ()
+    assert {item.fact_id for item in dry.rejected} >= {box.id for box in BOXES}
+    second = plan(memory, "second", settings=TWICE, load_generation=load_model)
+    assert set(second.confirmed) == {box.id for box in BOXES}
+    assert all(status(memory, box) is FactStatus.INTERNALISED for box in BOXES)
+    assert not memory.index.ids() & {box.id for box in BOXES}
+    report = apply_verdict(memory, second, None, None)
+    assert (report.status, report.confirmed, report.metrics()["confirmed"]) == ("skipped", 4, 4)
+    memory.rollback(0, "back")
+    assert all(status(memory, box) is FactStatus.HOT for box in BOXES)
+
+
+def test_what_fails_its_second_proof_stays_and_is_trained_again(memory, load_model):
+    sleep(memory, load_model, "first", settings=TWICE)
+    second = plan(memory, "second", settings=TWICE, load_generation=lambda _: load_model(None))
+    assert second.confirmed == ()
+    assert {item.fact_id for item in second.targets} >= {box.id for box in BOXES}
+    assert all(status(memory, box) is FactStatus.HOT for box in BOXES)
+
+
+def test_a_second_proof_takes_out_no_more_than_the_shrink_limit(memory, load_model):
+    sleep(memory, load_model, "first", settings=TWICE)
+    settings = TWICE.model_copy(update={"shrink_limit": 0.5})
+    hot = memory.ledger.counts()[FactStatus.HOT]
+    assert len(plan(memory, "second", settings=settings, load_generation=load_model).confirmed) == hot // 2
+
+
+def test_what_a_review_keeps_in_the_store_awaits_no_proof(memory, load_model):
+    request_review(memory, "night")
+    sleep(memory, load_model, settings=TWICE)
+    mark_in_review(memory.directory, [BOXES[0].id], keep=True)
+    settle_review(memory, ReviewDecision.ACCEPTED)
+    assert {fact.id for fact in awaiting_proof(memory)} == {box.id for box in BOXES[1:]}
 
 
 def test_a_night_under_review_waits_judged_and_is_promoted_without_any_model(memory, load_model):
@@ -469,7 +519,7 @@ def test_a_value_superseded_since_the_plan_is_not_trained(memory):
 def test_a_dry_run_changes_nothing_on_disk(memory):
     shadow = memory.generations.create_shadow(0, BASE, [])
     before, files = snapshot(memory), sorted(memory.directory.rglob("*"))
-    assert len(plan(memory, save=False).targets) == 4
+    assert len(plan(memory, load_generation=None).targets) == 4
     assert (snapshot(memory), sorted(memory.directory.rglob("*"))) == (before, files)
     assert memory.generations.get(shadow.number).status is GenerationStatus.SHADOW
 

@@ -202,14 +202,15 @@ def test_applying_a_waiting_night_only_reports_it(memory):
     assert not (NightFolder(memory.directory, RUN).path / REPORT).exists()
 
 
-def plan(memory, run_id, **options):
-    return night.plan_night(memory, ConsolidationSettings(), run_id, "base", refuse, seed=0, **options)
+def plan(memory, run_id, load_generation=refuse):
+    settings = ConsolidationSettings()
+    return night.plan_night(memory, settings, run_id, "base", refuse, seed=0, load_generation=load_generation)
 
 
 def test_no_other_night_begins_beside_a_waiting_one(memory):
     with pytest.raises(StoreError, match=f"{RUN} waits for review"):
         plan(memory, "other")
-    assert plan(memory, "dry", save=False).targets
+    assert plan(memory, "dry", load_generation=None).targets
     assert memory.generations.get(1).status is STATUSES.SHADOW
     assert not NightFolder(memory.directory, "other").path.exists()
 

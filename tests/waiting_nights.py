@@ -68,7 +68,13 @@ def plan_of(parent: int) -> NightPlan:
     )
     rejected = (Rejection(fact_id=LATER.id, reason="left for a later night"),)
     return NightPlan(
-        run_id=RUN, parent=parent, base_fingerprint="base", targets=targets, rejected=rejected, hot_before=4
+        run_id=RUN,
+        parent=parent,
+        base_fingerprint="base",
+        targets=targets,
+        rejected=rejected,
+        hot_before=4,
+        evict_now=True,
     )
 
 

@@ -32,7 +32,9 @@ def print_night(report: NightReport, store: Path) -> None:
     rows = [
         ["selected", report.selected],
         ["internalised", report.internalised],
-        ["evicted from the store", report.evicted],
+        ["out of the store after a second proof", report.confirmed],
+        ["out of the store at once", report.evicted],
+        ["in the store until a second proof", report.awaiting],
         ["kept in the store by the review", report.kept],
         ["formerly known facts probed", report.stable_probed],
         ["damaged", report.damaged],
@@ -80,7 +82,8 @@ def print_diff(diff: NightDiff) -> None:
             right=(1, 2, 3, 4),
         )
     for name, title, sign, style in _SECTIONS:
-        _print_lines(title, getattr(diff, name), sign, style)
+        later = "" if diff.evict_now or name != "evicted" else ", once they are proven a second time"
+        _print_lines(title + later, getattr(diff, name), sign, style)
 
 
 def _print_lines(title: str, lines: tuple[DiffLine, ...], sign: str, style: str) -> None:

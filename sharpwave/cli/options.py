@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
@@ -41,6 +41,10 @@ class Choice:
         """The `--set` values, then what `--store` and `--namespace` stand for."""
         short = {"store.path": self.store, "namespace": self.namespace}
         return [*self.set_values, *(f"{key}={value}" for key, value in short.items() if value is not None)]
+
+    def with_override(self, assignment: str) -> Choice:
+        """Return the choice with one more setting, which wins over all others."""
+        return replace(self, set_values=(*self.set_values, assignment))
 
     def settings(self) -> Settings:
         """Return the resolved settings. Raises ConfigError."""

@@ -53,20 +53,30 @@ def consolidate(
             help="Begin anew even if a consolidation was interrupted; one that waits for review is rejected.",
         ),
     ] = False,
+    evict_now: Annotated[
+        bool,
+        typer.Option(
+            "--evict-now",
+            help="Take proven facts out of the store at once, not after a second proof when the next one begins.",
+        ),
+    ] = False,
     review: Annotated[
         bool, typer.Option("--review", help="Stop before anything changes, until accept or reject decides.")
     ] = False,
 ) -> None:
-    """Write stored facts into the weights, prove them, take the proven ones out of the store.
+    """Write stored facts into the weights, prove them, take out of the store what was proven twice.
 
-    Facts that the new weights do not answer any more come back into the store. A consolidation that was
-    interrupted is finished first. With --review it trains and judges and then waits: `sharpwave diff` shows what it
-    would change, `sharpwave accept` does it. Takes minutes.
+    A fact stays in the store after its first proof and leaves it when the next consolidation, before it trains, finds
+    it proven again; --evict-now takes it out at once. Facts that the new weights do not answer any more come back into
+    the store. A consolidation that was interrupted is finished first. With --review it trains and judges and then
+    waits: `sharpwave diff` shows what it would change, `sharpwave accept` does it. Takes minutes.
 
     Changes: the store (generations, ledger, index, consolidations), runs/ and mlruns/; with --dry-run nothing.
     """
     from serving.store_status import require_store
 
+    if evict_now:
+        choice = choice.with_override("consolidation.evict_now=true")
     settings = choice.settings()
     require_store(settings.store.path)
     if dry_run:
