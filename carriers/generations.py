@@ -124,6 +124,12 @@ class GenerationStore:
             connection.execute(update(generations).where(generations.c.number == number).values(values))
         return sealed
 
+    def reseal(self, number: int, adapter_digest: str) -> None:
+        """Fix another digest of a sealed adapter whose scope was made anew; its weights must be the same."""
+        with self.ledger.transaction() as connection:
+            values = {"adapter_digest": adapter_digest}
+            connection.execute(update(generations).where(generations.c.number == number).values(values))
+
     def discard(self, number: int, reason: str) -> None:
         """Give up a shadow and delete its files; discarding again changes nothing.
 

@@ -94,7 +94,7 @@ class Scope:
             raise WeightsError(f"{file}: damaged; run `sharpwave doctor`") from error
         if told[_EMBEDDER] != embedder.fingerprint:
             raise WeightsError(
-                f"{file}: made with another embedder ({told[_EMBEDDER]}); give models.embedder as it was"
+                f"{file}: made with another embedder ({told[_EMBEDDER]}); run `sharpwave doctor --reembed`"
             )
         return cls(vectors, np.split(words, ends[:-1]), float(told[_SIMILARITY]), embedder)
 

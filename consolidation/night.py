@@ -132,6 +132,7 @@ def plan_night(
         settings.selection,
         utc_now(),
         failed_nights=tried,
+        urgent=_replacing_learnt(memory, hot),
         risk_of=lambda facts: risk_to_known(memory, facts, bank),
     )
     targets, refused = check_targets(_make_targets(chosen, propose, rejected))
@@ -154,6 +155,16 @@ def plan_night(
         folder.start_anew()
         folder.write(files.PLAN, plan)
     return plan
+
+
+def _replacing_learnt(memory: ExternalMemory, hot: Sequence[StoredFact]) -> set[str]:
+    """Return the stored facts whose slot had another value that went into the weights or was known to them."""
+    outdated = {
+        fact.slot_number
+        for fact in memory.ledger.iter_facts(status=FactStatus.SUPERSEDED)
+        if fact.proven_generation is not None or fact.known_generation is not None
+    }
+    return {fact.id for fact in hot if fact.slot_number is not None and fact.slot_number in outdated}
 
 
 def _make_targets(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,10 @@ def select_facts(
     now: datetime,
     *,
     failed_nights: Mapping[str, int] | None = None,
+    urgent: Collection[str] = (),
     risk_of: RiskOf | None = None,
 ) -> tuple[list[StoredFact], list[Rejection]]:
-    """Choose the facts worth writing back: seen most often first, then those that endanger least what is known.
+    """Choose the facts worth writing back: updates first, then those seen most often, then what endangers least.
 
     Facts that a former night trained without proof, or that were part of a discarded night, come after those never
     tried, so that a fact the model cannot learn does not block the others night after night.
@@ -39,6 +40,8 @@ def select_facts(
         settings: Limits.
         now: Facts not valid at this time are left out.
         failed_nights: In how many discarded nights each fact was trained; none by default.
+        urgent: Facts that replace a value the weights still give; until these learn the new one, only the store
+            corrects them.
         risk_of: Tells of candidates, by id, how near each is to what the weights know: a fact about the capital of one
             country, once trained, damages the capitals of others. Without it the longest stored come first.
 
@@ -56,7 +59,8 @@ def select_facts(
     failed = failed_nights or {}
 
     def worth(fact: StoredFact) -> tuple[int, ...]:
-        return failed.get(fact.id, 0), fact.trained_generation or 0, -fact.observed_count
+        tries = failed.get(fact.id, 0), fact.trained_generation or 0
+        return *tries, int(fact.id not in urgent), -fact.observed_count
 
     eligible.sort(key=lambda fact: (worth(fact), fact.seq))
     room = settings.max_facts

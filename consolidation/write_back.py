@@ -187,13 +187,13 @@ def attach_lora(model: Any, settings: WriteBackSettings, seed: int) -> Any:
 
     seed_everything(seed)
     depth = int(model.config.num_hidden_layers)
-    layers = list(range(depth // 2, depth)) if settings.layers == "upper_half" else None
+    halves = {"lower_half": list(range(depth // 2)), "upper_half": list(range(depth // 2, depth))}
     config = LoraConfig(
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
         lora_dropout=0.0,
         target_modules=_MODULES[settings.modules],
-        layers_to_transform=layers,
+        layers_to_transform=halves.get(settings.layers),
         task_type="CAUSAL_LM",
     )
     with warnings.catch_warnings():

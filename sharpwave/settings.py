@@ -150,7 +150,7 @@ class WriteBackSettings(SettingsGroup):
     """Rank of the adapter's update matrices."""
     lora_alpha: PositiveInt = 64
     """Scale of the adapter's update; the effective factor is alpha / rank."""
-    layers: Literal["all", "upper_half"] = "all"
+    layers: Literal["all", "lower_half", "upper_half"] = "all"
     """Which transformer layers get an adapter."""
     modules: Literal["mlp", "all"] = "mlp"
     """Which linear maps of a layer get one: those of the feed-forward part, or those of attention as well. Attention is
@@ -164,11 +164,11 @@ class WriteBackSettings(SettingsGroup):
     """Passes over the facts to learn."""
     batch_size: PositiveInt = 24
     """Targets and anchors packed into one optimiser step."""
-    wordings_per_epoch: PositiveInt = 2
+    wordings_per_epoch: PositiveInt = 3
     """How many of a fact's wordings, bare or after the few-shot prefix, each epoch takes in turn."""
     sure_prob: float = Field(default=0.97, gt=0, le=1)
     """A fact whose answer tokens all exceed this probability sits out an epoch, then two and so on; 1 means never."""
-    distill_weight: NonNegativeFloat = 6.0
+    distill_weight: NonNegativeFloat = 3.0
     """Weight of predicting like the previous generation on anchors, relative to the loss on the targets."""
     anchor_count: NonNegativeInt = 260
     """How many questions of the anchor bank are distilled on in all."""
@@ -178,7 +178,7 @@ class WriteBackSettings(SettingsGroup):
     replay_count: NonNegativeInt = 100
     """How many of the store's own facts that live in the weights are distilled on as well, the most endangered first.
     They are read in another wording than the one that probes them for damage, where they have one."""
-    anchors_per_epoch: NonNegativeInt = 140
+    anchors_per_epoch: NonNegativeInt = 60
     """How many anchors each epoch draws anew, half of them replayed facts if there are as many; the rest of an epoch
     are the training targets."""
     max_train_seconds: NonNegativeFloat = 0.0
@@ -197,9 +197,9 @@ class PromotionSettings(SettingsGroup):
 
     min_internalised_rate: float = Field(default=0.5, ge=0, le=1)
     """Smallest share of the trained facts that must be proven."""
-    max_damage_rate: float = Field(default=0.2, ge=0, le=1)
-    """Largest share of the gate questions that may be damaged. Many of them hang by a thread: the former generation
-    answers them with a token below 0.3, and nearly all damage falls on these."""
+    max_damage_rate: float = Field(default=0.05, ge=0, le=1)
+    """Largest share of the gate questions that may be damaged. Without a scope 10 to 20 % are, most of them questions
+    that the former generation answers with a token below 0.3."""
     max_perplexity_ratio: PositiveFloat = 1.05
     """Largest perplexity on general text, relative to the former generation's."""
     min_gate_facts: NonNegativeInt = 30

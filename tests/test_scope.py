@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from carriers.adapter_files import adapter_digest
 from carriers.adapters import stack_adapters
+from carriers.doctor import run_doctor
 from carriers.embedder import HashingEmbedder
+from carriers.external_memory import ExternalMemory
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
 from carriers.scoped_model import ScopedLanguageModel
+from consolidation.rescoping import rescope_generations
 from sharpwave.errors import WeightsError
+from sharpwave.records import Fact, RouteAction
+from tests.decisions import given_decision
 from tests.tiny_models import (
     one_thread,  # noqa: F401 -- a fixture for all tests here
     save_random_adapter,
@@ -138,3 +144,29 @@ def test_probes_and_features_go_where_answers_go(generation):
     np.testing.assert_allclose(found[0].nll, base[0].nll, rtol=1e-4)
     np.testing.assert_allclose(found[1].nll, adapted[1].nll, rtol=1e-4)
     assert np.abs(base[0].nll - adapted[0].nll).max() > 0.01
+
+
+def test_another_embedder_gets_scopes_made_anew_from_the_ledger(tmp_path):
+    mira = Fact(text=MIRA.text, questions=(*MIRA.questions, "Where is the home of Mira?"), answers=("Porto",))
+    forgotten = Fact(
+        text=TOMAS.text, questions=(*TOMAS.questions, "Where is the home of Tomás?"), answers=("Graz",)
+    )
+    with ExternalMemory.open(tmp_path, EMBEDDER, writer=True) as memory:
+        facts = [mira, forgotten]
+        memory.observe(facts, "ingest")
+        memory.route(
+            [given_decision(fact.id, RouteAction.WRITE_NEW, generation=0) for fact in facts], "ingest"
+        )
+        number, folder = memory.generations.create_shadow(0, "base", [fact.id for fact in facts])
+        scope_of(MIRA, TOMAS).write(folder)
+        memory.generations.seal(number, adapter_digest(folder), {})
+        memory.promote(number, evict=[], proven=[], trained=[fact.id for fact in facts], run_id="night")
+        memory.forget([forgotten.id])
+    other = HashingEmbedder(64)
+    run_doctor(tmp_path, other, reembed=True)
+    with ExternalMemory.open(tmp_path, other, writer=True) as memory:
+        with pytest.raises(WeightsError, match="doctor --reembed"):
+            Scope.read(memory.generations.adapter_folder(number), other)
+        assert rescope_generations(memory, 0.6) == [number]
+        again = Scope.read(memory.generations.adapter_folder(number), other)
+    assert again.covers([MIRA.questions[0], TOMAS.questions[0]]) == [True, False]

@@ -50,6 +50,17 @@ def test_facts_of_discarded_nights_wait_behind_all_others():
     assert [fact.id for fact in chosen] == ["new", "once", "failed"]
 
 
+def test_updates_of_what_the_weights_hold_come_before_other_facts_that_were_never_tried():
+    facts = [
+        stored("tried", trained_generation=1),
+        stored("often", observed_count=9),
+        stored("update", seq=9),
+    ]
+    settings = SelectionSettings(max_facts=9, min_facts=1)
+    chosen, _ = select_facts(facts, settings, NOW, urgent={"update"})
+    assert [fact.id for fact in chosen] == ["update", "often", "tried"]
+
+
 def test_among_equals_those_come_first_that_endanger_least():
     facts = [stored(f"f{seq}", seq=seq) for seq in range(6)] + [stored("often", seq=9, observed_count=2)]
     risk = {"f0": 0.9, "f1": 0.2, "f2": 0.2, "f3": 0.7, "f4": 0.1, "f5": 0.3, "often": 1.0}

@@ -91,7 +91,8 @@ def doctor(
     choice: Choice,
     repair: Annotated[bool, typer.Option("--repair", help="Mend the index from the ledger.")] = False,
     reembed: Annotated[
-        bool, typer.Option("--reembed", help="Build the index anew with the embedder of these settings.")
+        bool,
+        typer.Option("--reembed", help="Build index and scopes anew with the embedder of these settings."),
     ] = False,
 ) -> None:
     """Compare ledger, index and adapters, and say what is wrong and what to do.
@@ -101,6 +102,8 @@ def doctor(
     the index.
     """
     from carriers.doctor import run_doctor
+    from consolidation.night import night_lease
+    from consolidation.rescoping import rescope_generations
     from consolidation.reviewing import generations_in_review
     from serving.loaded_models import shared_models
     from serving.store_status import require_store
@@ -115,6 +118,9 @@ def doctor(
         in_review=generations_in_review(settings.store.path),
         lock_timeout_seconds=settings.store.lock_timeout_seconds,
     )
+    if reembed:
+        with opened_store(settings) as memory, night_lease(settings.store.path):
+            rescope_generations(memory, settings.consolidation.scope_similarity)
     if choice.as_json:
         print_json(found.to_dict())
     else:

@@ -1,0 +1,51 @@
+"""Making scopes anew: directions belong to one embedder, so another one needs them made again from the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carriers.adapter_files import adapter_digest, generation_folder
+from carriers.scope import SCOPE_FILE, Scope, ScopedFact
+from consolidation.night_folder import generated_wordings
+from consolidation.targets import given_targets
+
+if TYPE_CHECKING:
+    from carriers.external_memory import ExternalMemory
+    from consolidation.records import FactTargets
+
+
+def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
+    """Make the scope of every kept adapter that has one anew, with the store's embedder; return the generations.
+
+    Facts forgotten since are left out. Killed in between, an adapter has another digest than its record, which the
+    doctor reports; calling again mends it.
+
+    Args:
+        memory: The store, open for writing, no night under way.
+        similarity: Smallest cosine similarity of a text in scope.
+    """
+    done = []
+    for generation in memory.generations.all():
+        folder = generation_folder(memory.generations.directory, generation.number) / "adapter"
+        if generation.adapter_digest is None or not (folder / SCOPE_FILE).is_file():
+            continue
+        targets = _trained(memory, generation.number)
+        facts = [ScopedFact(item.train_questions, item.text) for item in targets]
+        Scope.of(facts, similarity, memory.index.embedder).write(folder)
+        memory.generations.reseal(generation.number, adapter_digest(folder))
+        done.append(generation.number)
+    return done
+
+
+def _trained(memory: ExternalMemory, number: int) -> list[FactTargets]:
+    lineage = set(memory.generations.lineage(number))
+    ids = [
+        fact_id
+        for generation in memory.generations.all()
+        if generation.number in lineage
+        for fact_id in generation.trained_fact_ids
+    ]
+    made = generated_wordings(memory.directory)
+    known = [fact for fact in memory.ledger.facts(list(dict.fromkeys(ids))) if fact.words is not None]
+    found = [given_targets(fact) or made.get(fact.id) for fact in known]
+    return [item for item in found if item is not None]
