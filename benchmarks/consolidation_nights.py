@@ -36,7 +36,7 @@ from eval.corpora.agent_world import SPANISH_SHARE, AgentInventor, agent_world
 from eval.corpora.splits import split_of
 from eval.corpora.stable_draw import StableDraw
 from eval.corpora.world import load_world_corpus
-from serving.agent_memory import AgentMemory
+from serving.agent_memory import AgentMemory, in_scope
 from serving.loaded_models import shared_models
 from sharpwave.matching import exact_match
 from sharpwave.records import FactStatus, RouteAction, RouteDecision, RouteStage
@@ -158,7 +158,7 @@ def _two_nights(
         before = {"em": _em(memory, asked), "storage": _storage(memory.memory)}
         plan, verdict, report, train_wall = _night(memory, own, "night-1", seed)
         figures = _weights_figures(memory, stable, knowledge, plan, pool)
-        figures |= _scope_figures(memory, stable, knowledge) | _arriving_again(memory, pool, verdict)
+        figures |= _scope_figures(memory, stable, knowledge)
         figures |= {
             "status": report.status,
             "scale": report.scale,
@@ -246,7 +246,8 @@ def _row_of_nights(settings: Settings, knowledge: Knowledge, nights: int, night_
                 }
             )
             sys.stderr.write(f"\nnight {number + 1}: {json.dumps(rows[-1])}\n")
-    return {"nights": rows}
+        again = _arriving_again(memory, list(proven.values()))
+    return {"nights": rows, **again}
 
 
 def _split(name: str, seed: int) -> list[CorpusFact]:
@@ -380,20 +381,16 @@ def _scope_figures(memory: AgentMemory, stable: Sequence[CorpusFact], knowledge:
     }
 
 
-def _arriving_again(memory: AgentMemory, pool: Sequence[CorpusFact], verdict: NightVerdict) -> dict[str, Any]:
-    """Route what was proven as if it arrived for the first time: before the night, and after it."""
-    learnt = [item.fact for item in pool if item.id in set(verdict.proven)]
-    if not learnt:
-        return {}
+def _arriving_again(memory: AgentMemory, learnt: Sequence[CorpusFact]) -> dict[str, Any]:
+    """Route what was proven as if it arrived for the first time: by the base model, and by the current generation."""
+    facts, current = [item.fact for item in learnt], memory.memory.generations.current().number
     shares = {}
-    for when, adapter in (
-        ("before", None),
-        ("after", memory.memory.generations.adapter_folder(verdict.generation)),
-    ):
+    for who, adapter in (("base", None), ("current", memory.memory.generations.adapter_folder(current))):
         router = memory.router_of(adapter)
-        actions = [decision.action for decision in router.decide(learnt, verdict.generation)]
-        shares[f"non_write_{when}"] = actions.count(RouteAction.NON_WRITE) / len(learnt)
-    return {"n_arriving_again": len(learnt), **shares}
+        decisions = router.decide(facts, current, learnt_ids=in_scope(router.large_model, facts))
+        actions = [decision.action for decision in decisions]
+        shares[f"non_write_by_{who}"] = actions.count(RouteAction.NON_WRITE) / len(facts)
+    return {"n_arriving_again": len(facts), **shares}
 
 
 def _taking(settings: Settings, facts: int) -> Settings:
@@ -468,9 +465,6 @@ def _summary(runs: Sequence[Mapping[str, Any]], row: Mapping[str, Any], settings
         "wordings_kept_rate",
         *(sum(run[key] for run in runs) / len(runs) for key in ("wordings_kept", "wordings_answered")),
     )
-    again = sum(run.get("n_arriving_again", 0) for run in runs)
-    for key in ("non_write_before", "non_write_after") if again else ():
-        share(key, sum(run.get(key, 0) * run.get("n_arriving_again", 0) for run in runs), again)
     scoped = [run for run in runs if run["stable_questions_in_scope"] is not None]
     if scoped:
         figures["stable_in_scope_rate"] = float(
@@ -489,6 +483,8 @@ def _summary(runs: Sequence[Mapping[str, Any]], row: Mapping[str, Any], settings
             last["proven_still_answered"] * last["proven_so_far"],
             last["proven_so_far"],
         )
+        for key in ("non_write_by_base", "non_write_by_current"):
+            share(key, row[key] * row["n_arriving_again"], row["n_arriving_again"])
     figures["damage_per_internalised"] = lost / stable / (internalised / selected) if internalised else None
     means = (
         "perplexity_ratio em_before em_after em_after_without_readmission storage_before storage_after train_seconds "

@@ -109,6 +109,7 @@ class CascadeRouter:
         generation: int,
         *,
         conflicting_ids: Collection[str] = (),
+        learnt_ids: Collection[str] = (),
         on_count: OnCount | None = None,
     ) -> list[RouteDecision]:
         """Decide about facts, in the order given.
@@ -117,6 +118,8 @@ class CascadeRouter:
             facts: New facts; exact repeats are the caller's, see `repeat_decision`.
             generation: Number of the generation that the large model carries.
             conflicting_ids: Facts whose slot holds another live value: stored as updates without asking further.
+            learnt_ids: Facts near to what the large model was trained on: it is asked about them whatever the gate
+                says, for the gate was fitted before and the small model has learnt nothing.
             on_count: Told as the small model proceeds.
         """
         if not facts:
@@ -131,7 +134,8 @@ class CascadeRouter:
         asked = [
             place
             for place, fact in enumerate(facts)
-            if fact.id not in conflicting_ids and gate[place] > prices[place].escalation
+            if fact.id not in conflicting_ids
+            and (fact.id in learnt_ids or gate[place] > prices[place].escalation)
         ]
         large, costs = self._ask_large([facts[place] for place in asked])
         spent = np.array([item.flops(limit) for item in seen])

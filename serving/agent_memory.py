@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from carriers.recall import Recall, StoreNotes
+from carriers.scoped_model import ScopedModel
 from serving.loaded_models import LoadedModels, shared_models
 from serving.opened_store import open_store
 from sharpwave.records import IN_WEIGHTS, RouteDecision
@@ -26,6 +27,7 @@ from sharpwave.records import IN_WEIGHTS, RouteDecision
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.ledger_records import Observation
+    from carriers.text_model import TextModel
     from routers.cascade import CascadeRouter
     from sharpwave.records import Fact, RecallAnswer
     from sharpwave.settings import Settings
@@ -184,8 +186,12 @@ class AgentMemory:
     def _route(self, facts: list[Fact], run_id: str) -> list[RouteDecision]:
         if not facts:
             return []
-        decisions = self.router.decide(
-            facts, self.memory.generations.current().number, conflicting_ids=self._conflicting(facts)
+        router = self.router
+        decisions = router.decide(
+            facts,
+            self.memory.generations.current().number,
+            conflicting_ids=self._conflicting(facts),
+            learnt_ids=in_scope(router.large_model, facts),
         )
         self.memory.route(decisions, run_id)
         return decisions
@@ -201,6 +207,15 @@ class AgentMemory:
                 for other in self.memory.ledger.on_slot(fact.namespace, fact.slot)
             )
         }
+
+
+def in_scope(model: TextModel, facts: Sequence[Fact]) -> set[str]:
+    """Return the facts that a model's adapter answers for, by statement or first question; none without a scope."""
+    if not isinstance(model, ScopedModel):
+        return set()
+    asked = [(fact.id, text) for fact in facts for text in (fact.text, *fact.questions[:1])]
+    covered = model.scope.covers([text for _, text in asked])
+    return {fact_id for (fact_id, _), is_covered in zip(asked, covered, strict=True) if is_covered}
 
 
 class _Tally:

@@ -410,6 +410,18 @@ def test_a_slot_conflict_is_never_dropped_and_costs_no_escalation(small, large, 
     }
 
 
+def test_the_large_model_is_asked_about_what_it_was_trained_on_whatever_the_gate_says(
+    small, large, heads, facts
+):
+    never = CascadeRouter(small, large, heads, escalation_price=1e9)
+    decisions = never.decide(facts, 1, learnt_ids={facts[2].id}, conflicting_ids={facts[4].id})
+    assert [decision.stage is RouteStage.LARGE for decision in decisions] == [
+        place == 2 for place in range(len(facts))
+    ]
+    always = CascadeRouter(small, large, heads, escalation_price=-1e9).decide(facts, 1)
+    assert decisions[2].expected_gain == pytest.approx(always[2].expected_gain, abs=1e-3)
+
+
 def test_decisions_do_not_depend_on_company(small, large, heads, facts):
     router = CascadeRouter(small, large, heads)
     alone = router.decide([facts[5]], 0)[0]

@@ -14,6 +14,7 @@ from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
 from carriers.scoped_model import ScopedLanguageModel
 from consolidation.rescoping import rescope_generations
+from serving.agent_memory import in_scope
 from sharpwave.errors import WeightsError
 from sharpwave.records import Fact, RouteAction
 from tests.decisions import given_decision
@@ -144,6 +145,16 @@ def test_probes_and_features_go_where_answers_go(generation):
     np.testing.assert_allclose(found[0].nll, base[0].nll, rtol=1e-4)
     np.testing.assert_allclose(found[1].nll, adapted[1].nll, rtol=1e-4)
     assert np.abs(base[0].nll - adapted[0].nll).max() > 0.01
+
+
+def test_a_returning_fact_is_in_scope_by_its_statement_or_its_question(generation):
+    facts = [
+        Fact(text=MIRA.text),
+        Fact(text="Porto it is.", questions=MIRA.questions, answers=("Porto",)),
+        Fact(text="Tilda lives in Graz."),
+    ]
+    assert in_scope(generation, facts) == {fact.id for fact in facts[:2]}
+    assert in_scope(generation.adapted, facts) == set()
 
 
 def test_another_embedder_gets_scopes_made_anew_from_the_ledger(tmp_path):
