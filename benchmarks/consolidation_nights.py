@@ -18,7 +18,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +40,7 @@ from eval.corpora.world import load_world_corpus
 from serving.agent_memory import AgentMemory, in_scope
 from serving.loaded_models import shared_models
 from sharpwave.matching import exact_match
-from sharpwave.records import FactStatus, RouteAction, RouteDecision, RouteStage
+from sharpwave.records import Fact, FactStatus, RouteAction, RouteDecision, RouteStage
 from sharpwave.settings import Settings, load_settings
 from sharpwave.statistics import wilson_interval
 
@@ -268,7 +269,13 @@ def _changes(count: int, seed: int) -> list[tuple[CorpusFact, CorpusFact]]:
     """Return facts of the report split about an agent's own people, each with the value that replaces it later."""
     inventor = AgentInventor(seed, spanish_share=SPANISH_SHARE, part=1)
     pairs = (inventor.change(index) for index in range(10 * count))
-    return [pair for pair in pairs if split_of(pair[0].group) == "report"][:count]
+    chosen = [pair for pair in pairs if split_of(pair[0].group) == "report"][:count]
+    # Both carry the corpus's stamp; of two values that began to hold at one moment neither is the newer.
+    return [(old, replace(new, fact=_a_day_later(new.fact))) for old, new in chosen]
+
+
+def _a_day_later(fact: Fact) -> Fact:
+    return fact.model_copy(update={"observed_at": fact.observed_at + timedelta(days=1)})
 
 
 @contextmanager
