@@ -117,12 +117,7 @@ def plan_night(
     former = _resumable(memory, folder, base_fingerprint)
     if former is not None:
         return former
-    confirmed: tuple[str, ...] = ()
-    awaiting: list[StoredFact] = []
-    if load_generation is None:
-        awaiting = awaiting_proof(memory)
-    else:
-        confirmed = confirm_proofs(memory, settings, load_generation, run_id)
+    confirmed, awaiting = _second_proofs(memory, settings, load_generation, run_id)
     hot = list(memory.ledger.iter_facts(status=FactStatus.HOT))
     passed_once = {fact.id for fact in awaiting}
     failed = memory.generations.failed()
@@ -155,6 +150,18 @@ def plan_night(
         folder.start_anew()
         folder.write(files.PLAN, plan)
     return plan
+
+
+def _second_proofs(
+    memory: ExternalMemory,
+    settings: ConsolidationSettings,
+    load_generation: LoadGeneration | None,
+    run_id: str,
+) -> tuple[tuple[str, ...], list[StoredFact]]:
+    """Return what passed its second proof and left the store; for a dry run what still awaits it."""
+    if load_generation is None:
+        return (), awaiting_proof(memory)
+    return confirm_proofs(memory, settings, load_generation, run_id), []
 
 
 def _replacing_learnt(memory: ExternalMemory, hot: Sequence[StoredFact]) -> set[str]:

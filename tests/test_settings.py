@@ -123,7 +123,7 @@ def test_text_override_keeps_leading_zeros() -> None:
         ("consolidation.promotion.scales=[2.5]", ["at most 2"]),
         ("consolidation.selection.min_facts=100", ["min_facts (100) is above max_facts (64)"]),
         ("consolidation.damage.sample_size=500", ["sample_size (500) is above max_probes"]),
-        ("consolidation.write_back.layers=some", ["'all' or 'upper_half'"]),
+        ("consolidation.write_back.layers=some", ["'all', 'lower_half' or 'upper_half'"]),
     ],
 )
 def test_wrong_override_says_what_and_where(override: str, parts: list[str]) -> None:

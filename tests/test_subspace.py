@@ -126,9 +126,9 @@ def test_hidden_states_that_are_not_finite_are_refused(tmp_path):
 
 def test_no_hook_stays_on_the_model():
     model = tiny_language_model()
-    from consolidation.write_back import _attach_lora
+    from consolidation.write_back import attach_lora
 
-    wrapped = _attach_lora(model.model, settings(), 0)
+    wrapped = attach_lora(model.model, settings(), 0)
     aim = UpdateAim(wrapped, 0.03)
     for _ in aim.passes():
         aim.watch(torch.arange(4), is_anchor=False)
