@@ -247,7 +247,7 @@ def _row_of_nights(settings: Settings, knowledge: Knowledge, nights: int, night_
                 }
             )
             sys.stderr.write(f"\nnight {number + 1}: {json.dumps(rows[-1])}\n")
-        again = _arriving_again(memory, list(proven.values()))
+        again = _arriving_again(memory, list(proven.values())) if proven else {}
     return {"nights": rows, **again}
 
 
@@ -382,7 +382,7 @@ def _scope_figures(memory: AgentMemory, stable: Sequence[CorpusFact], knowledge:
     after = _answered(model.adapted, stable)
     return {
         "stable_questions": len(asked),
-        "stable_questions_in_scope": sum(model.scope.covers([closed_book(question) for question in asked])),
+        "stable_questions_in_scope": sum(model.scope.covers(asked)),
         "stable_kept_without_scope": sum(sum(flags) >= _NEEDED_WORDINGS for flags in after.values()),
         "perplexity_ratio_without_scope": perplexity(model.adapted) / knowledge.perplexity,
     }
@@ -490,7 +490,7 @@ def _summary(runs: Sequence[Mapping[str, Any]], row: Mapping[str, Any], settings
             last["proven_still_answered"] * last["proven_so_far"],
             last["proven_so_far"],
         )
-        for key in ("non_write_by_base", "non_write_by_current"):
+        for key in ("non_write_by_base", "non_write_by_current") if "n_arriving_again" in row else ():
             share(key, row[key] * row["n_arriving_again"], row["n_arriving_again"])
     figures["damage_per_internalised"] = lost / stable / (internalised / selected) if internalised else None
     means = (

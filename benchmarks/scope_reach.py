@@ -14,9 +14,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from write_back import share
 
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact
 from eval.corpora.agent_world import agent_world
@@ -25,7 +26,6 @@ from eval.corpora.stable_draw import StableDraw
 from eval.corpora.world import load_world_corpus
 from serving.loaded_models import shared_models
 from sharpwave.settings import load_settings
-from sharpwave.statistics import wilson_interval
 
 if TYPE_CHECKING:
     from eval.corpora.corpus import CorpusFact
@@ -55,24 +55,13 @@ def main(
     facts = [ScopedFact(item.train_questions, item.fact.text) for item in learnt]
     for value in similarity or [0.75, 0.8, 0.85, 0.9]:
         scope = Scope.of(facts, value, embedder)
-        shares = {name: _share(scope.covers(texts)) for name, texts in asked.items()}
+        shares = {name: share(sum(scope.covers(texts)), len(texts)) for name, texts in asked.items()}
         figures = {"similarity": value, "trained": len(learnt), "bytes_per_fact": _bytes(scope) / len(learnt)}
         sys.stdout.write(json.dumps(figures | shares) + "\n")
 
 
 def _questions(items: Sequence[CorpusFact]) -> list[str]:
     return [question for item in items for question in item.questions]
-
-
-def _share(flags: Sequence[bool]) -> dict[str, Any]:
-    found = wilson_interval(sum(flags), len(flags))
-    share = sum(flags) / len(flags)
-    return {
-        "share": round(share, 4),
-        "low": round(found.low, 4),
-        "high": round(found.high, 4),
-        "n": len(flags),
-    }
 
 
 def _bytes(scope: Scope) -> int:

@@ -77,12 +77,12 @@ def main(
             figures: dict[str, Any] = {
                 "scale": factor,
                 "facts": len(targets),
-                "proven": _share(len(proven_ids(probes, min_prob)), len(targets)),
+                "proven": share(len(proven_ids(probes, min_prob)), len(targets)),
                 "forms": {form: _passed(probes, form, min_prob) for form in TARGET_FORMS},
             }
             for name, asked in kept.items():
                 findings = find_damage(before[name], probe_known(model, asked, 1))
-                figures[f"damaged_{name}"] = _share(len(findings.damaged), findings.stable_probed)
+                figures[f"damaged_{name}"] = share(len(findings.damaged), findings.stable_probed)
             figures |= {
                 "perplexity_ratio": perplexity(model) / prose_before,
                 "tokens_per_second": round(receipt.trained_tokens / receipt.seconds),
@@ -136,10 +136,11 @@ def _known(model: LanguageModel, wanted: int, seed: int, bank: Sequence[Any]) ->
 
 def _passed(probes: Sequence[ProbeResult], form: str, min_prob: float) -> dict[str, float]:
     chosen = [probe for probe in probes if probe.prompt_form == form]
-    return _share(len(proven_ids(chosen, min_prob)), len(chosen))
+    return share(len(proven_ids(chosen, min_prob)), len(chosen))
 
 
-def _share(hits: int, n: int) -> dict[str, float]:
+def share(hits: int, n: int) -> dict[str, float]:
+    """Return a share of n with its 95 % interval, rounded."""
     low, high = wilson_interval(hits, n)
     return {"share": round(hits / n, 3), "low": round(low, 3), "high": round(high, 3), "n": n}
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from carriers.recent import remember
 from sharpwave.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ class MiniLMEmbedder:
         kept = {text: self._recent.get(text) for text in texts}
         new = [text for text, vector in kept.items() if vector is None]
         fresh = dict(zip(new, self._encode(new), strict=True))
-        self._recent |= fresh
-        for text in list(self._recent)[: max(0, len(self._recent) - _VECTORS_KEPT)]:
-            self._recent.pop(text, None)
+        remember(self._recent, fresh, _VECTORS_KEPT)
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             known = kept[text]

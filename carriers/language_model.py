@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carriers.recent import remember
 from carriers.text_model import TextModel, batches, padded
 from carriers.torch_engine import PrefixCaches, TorchEngine, model_sizes
 
@@ -88,13 +89,8 @@ class LanguageModel(TextModel):
             for batch in batches([len(ids) + max_new_tokens for ids in encoded], _TOKENS_PER_DECODE):
                 decoded = self._batch_decode([encoded[i] for i in batch], prefix, max_new_tokens)
                 found |= {new[i]: generated for i, generated in zip(batch, decoded, strict=True)}
-        self._remember({key: found[key] for key in new})
+        remember(self._answers, {key: found[key] for key in new}, _ANSWERS_KEPT)
         return [found[key] for key in keys]
-
-    def _remember(self, answers: dict[tuple[str, str, int], GeneratedAnswer]) -> None:
-        self._answers |= answers
-        for key in list(self._answers)[: max(0, len(self._answers) - _ANSWERS_KEPT)]:
-            del self._answers[key]
 
     def _batch_decode(
         self, prompts: list[list[int]], prefix: str, max_new_tokens: int

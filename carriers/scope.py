@@ -67,11 +67,13 @@ class Scope:
     @classmethod
     def of(cls, facts: Sequence[ScopedFact], similarity: float, embedder: SentenceEmbedder) -> Scope:
         """Make the scope of an update from what it is trained on."""
+        texts = [(*fact.questions, fact.text) for fact in facts]
+        embedded = iter(embedder.embed([text for own in texts for text in own]))
         vectors, words = [], []
-        for fact in facts:
-            said = _hashes(stem for text in (*fact.questions, fact.text) for stem in stems_in(text))
-            vectors += [embedder.embed(list(fact.questions)).mean(axis=0), embedder.embed([fact.text])[0]]
-            words += [said, said]
+        for own in texts:
+            *questions, statement = (next(embedded) for _ in own)
+            vectors += [np.mean(questions, axis=0), statement]
+            words += [_hashes(stem for text in own for stem in stems_in(text))] * 2
         return cls(_packed(np.array(vectors)), words, similarity, embedder)
 
     @classmethod
@@ -135,15 +137,26 @@ class Scope:
         return bool(len(directions)) and bool((directions @ vector).max() >= self.similarity)
 
 
+def stacked_scope(parent: Path | None, own: Scope | None, embedder: SentenceEmbedder) -> Scope | None:
+    """Return the scope of an update stacked on a parent; None if one of the two answers everything.
+
+    Args:
+        parent: Adapter folder of the parent; None for the base model.
+        own: Scope of the update.
+        embedder: That both were made with.
+    """
+    if parent is None or own is None:
+        return own
+    former = Scope.read(parent, embedder)
+    return None if former is None else former.joined(own)
+
+
 def stack_scopes(parent: Path | None, update: Path, target: Path, embedder: SentenceEmbedder) -> None:
     """Write the scope of an adapter stacked from two to its folder; none if one of the two answers everything."""
-    parts = [Scope.read(folder, embedder) for folder in (parent, update) if folder is not None]
+    stacked = stacked_scope(parent, Scope.read(update, embedder), embedder)
     (target / SCOPE_FILE).unlink(missing_ok=True)
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined.joined(part) if joined is not None and part is not None else None
-    if joined is not None:
-        joined.write(target)
+    if stacked is not None:
+        stacked.write(target)
 
 
 def _hashes(stems: Iterable[str]) -> NDArray[np.uint32]:

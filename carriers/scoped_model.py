@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from carriers.scope import Scope
 
 
+M = TypeVar("M", bound=TextModel)
 T = TypeVar("T")
 
 
@@ -36,11 +37,11 @@ class ScopedModel(TextModel):
 
     def forward_features(self, texts: Sequence[str]) -> list[TextFeatures]:
         """See `TextModel.forward_features`."""
-        return _shared_out(
-            self.scope.covers(texts),
-            lambda rows: self.base.forward_features([texts[row] for row in rows]),
-            lambda rows: self.adapted.forward_features([texts[row] for row in rows]),
-        )
+
+        def read(model: TextModel, rows: Sequence[int]) -> list[TextFeatures]:
+            return model.forward_features([texts[row] for row in rows])
+
+        return _shared_out(self.scope.covers(texts), self.base, self.adapted, read)
 
     def match_answers(
         self, prompts: Sequence[str], answers: Sequence[Sequence[str]], prefix: str = ""
@@ -50,11 +51,7 @@ class ScopedModel(TextModel):
         def ask(model: TextModel, rows: Sequence[int]) -> list[AnswerMatch]:
             return model.match_answers([prompts[row] for row in rows], [answers[row] for row in rows], prefix)
 
-        return _shared_out(
-            self.scope.covers(prompts),
-            lambda rows: ask(self.base, rows),
-            lambda rows: ask(self.adapted, rows),
-        )
+        return _shared_out(self.scope.covers(prompts), self.base, self.adapted, ask)
 
 
 class ScopedLanguageModel(ScopedModel):
@@ -71,11 +68,7 @@ class ScopedLanguageModel(ScopedModel):
         def ask(model: LanguageModel, rows: Sequence[int]) -> list[GeneratedAnswer]:
             return model.answer([prompts[row] for row in rows], prefix, max_new_tokens)
 
-        return _shared_out(
-            self.scope.covers(prompts),
-            lambda rows: ask(self.base, rows),
-            lambda rows: ask(self.adapted, rows),
-        )
+        return _shared_out(self.scope.covers(prompts), self.base, self.adapted, ask)
 
 
 Generation = Union["LanguageModel", ScopedLanguageModel]
@@ -83,14 +76,12 @@ Generation = Union["LanguageModel", ScopedLanguageModel]
 
 
 def _shared_out(
-    in_scope: Sequence[bool],
-    ask_base: Callable[[Sequence[int]], Sequence[T]],
-    ask_adapted: Callable[[Sequence[int]], Sequence[T]],
+    in_scope: Sequence[bool], base: M, adapted: M, ask: Callable[[M, Sequence[int]], Sequence[T]]
 ) -> list[T]:
-    """Give each row to one of two models; return what they say in the order of the rows."""
-    rows = {flag: [row for row, found in enumerate(in_scope) if found is flag] for flag in (False, True)}
+    """Ask one of two models about each row; return what they say in the order of the rows."""
     said: dict[int, T] = {}
-    for ask, chosen in ((ask_base, rows[False]), (ask_adapted, rows[True])):
-        if chosen:
-            said |= dict(zip(chosen, ask(chosen), strict=True))
+    for model, is_adapted in ((base, False), (adapted, True)):
+        rows = [row for row, found in enumerate(in_scope) if found is is_adapted]
+        if rows:
+            said |= dict(zip(rows, ask(model, rows), strict=True))
     return [said[row] for row in range(len(in_scope))]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from consolidation.eviction import plan_evictions
 from consolidation.night_folder import generated_wordings
 from consolidation.probes import probe_targets, proven_ids
-from consolidation.targets import given_targets
+from consolidation.targets import known_targets
 from sharpwave.records import EventKind, FactStatus
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
     from carriers.ledger_records import StoredFact
     from consolidation.judging import LoadGeneration
-    from consolidation.records import FactTargets
     from sharpwave.settings import ConsolidationSettings
 
 
@@ -40,7 +38,8 @@ def confirm_proofs(
         load_generation: Loads the current generation as it is served; not called where nothing waits.
         run_id: The run, for the events.
     """
-    targets = _targets(memory, awaiting_proof(memory))
+    waiting = awaiting_proof(memory)
+    targets = known_targets(waiting, generated_wordings(memory.directory)) if waiting else []
     if not targets:
         return ()
     current = memory.generations.current().number
@@ -50,12 +49,6 @@ def confirm_proofs(
     evict = plan_evictions(proven, set(proven), hot_count, settings.shrink_limit)
     memory.confirm(evict, run_id)
     return tuple(evict)
-
-
-def _targets(memory: ExternalMemory, facts: Sequence[StoredFact]) -> list[FactTargets]:
-    made = generated_wordings(memory.directory) if facts else {}
-    found = [given_targets(fact) or made.get(fact.id) for fact in facts]
-    return [item for item in found if item is not None]
 
 
 def _is_kept(memory: ExternalMemory, fact_id: str) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carriers.scope import Scope, ScopedFact
+from carriers.scope import stacked_scope
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
@@ -32,6 +32,7 @@ from consolidation.records import (
     TrainingReceipt,
 )
 from consolidation.review import DECIDES, reviewed
+from consolidation.scopes import scope_of
 from consolidation.selection import select_facts
 from consolidation.targets import check_targets, given_targets, training_targets
 from sharpwave.errors import StoreBusyError, StoreError, TrainingError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from carriers.generations import PromotionReceipt
     from carriers.language_model import LanguageModel
     from carriers.ledger_records import StoredFact
+    from carriers.scope import Scope
     from sharpwave.settings import ConsolidationSettings
 
 __all__ = [
@@ -267,13 +269,8 @@ def _scopes(
     """Return the scope of the update and that of the generation to be; None where everything is in scope."""
     if not similarity:
         return None, None
-    embedder = memory.index.embedder
-    facts = [ScopedFact(item.train_questions, item.text) for item in plan.targets]
-    own = Scope.of(facts, similarity, embedder)
-    if parent is None:
-        return own, own
-    former = Scope.read(parent, embedder)
-    return own, former.joined(own) if former is not None else None
+    own = scope_of(plan.targets, similarity, memory.index.embedder)
+    return own, stacked_scope(parent, own, memory.index.embedder)
 
 
 def apply_verdict(
@@ -317,7 +314,6 @@ def _report(
 ) -> NightReport:
     """Return the report of an outcome: status, reason and the generation that is current after it."""
     status, reason, generation = outcome
-    evicted = receipt.evicted if receipt else 0
     awaiting = verdict.evict if verdict and receipt and not plan.evict_now else ()
     return NightReport(
         run_id=plan.run_id,
@@ -328,7 +324,7 @@ def _report(
         scale=verdict.scale if verdict else None,
         selected=len(plan.targets),
         internalised=len(verdict.proven) if verdict else 0,
-        evicted=evicted,
+        evicted=receipt.evicted if receipt else 0,
         confirmed=len(plan.confirmed),
         awaiting=len(awaiting),
         damaged=len(verdict.damaged) if verdict else 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from carriers.prompts import closed_book
@@ -32,6 +32,17 @@ def given_targets(fact: StoredFact) -> FactTargets | None:
         answers=words.answers,
         **_wordings(words.questions),
     )
+
+
+def known_targets(facts: Sequence[StoredFact], wordings: Mapping[str, FactTargets]) -> list[FactTargets]:
+    """Return the targets of those facts that have words and questions: their own, or such as a night made.
+
+    Args:
+        facts: Facts of the store, the forgotten among them.
+        wordings: By fact id, the targets that a former night made for a fact without questions.
+    """
+    found = [given_targets(fact) or wordings.get(fact.id) for fact in facts if fact.words is not None]
+    return [item for item in found if item is not None]
 
 
 def generated_targets(fact: StoredFact, questions: Sequence[str], answer: str) -> FactTargets:

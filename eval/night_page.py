@@ -25,6 +25,12 @@ _LISTS = (
 )  # fmt: skip
 
 
+def when(diff: NightDiff, section: str) -> str:
+    """Return what a section's title adds: facts may leave the store only after a second proof."""
+    is_later = section == "evicted" and not diff.evict_now
+    return ", once they are proven a second time" if is_later else ""
+
+
 def write_night_page(diff: NightDiff, path: Path) -> None:
     """Write the page; a file of that name is replaced as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +39,6 @@ def write_night_page(diff: NightDiff, path: Path) -> None:
 
 def render_night(diff: NightDiff) -> str:
     """Return the page as a string."""
-    later = "" if diff.evict_now else ", once they are proven a second time"
     lists = [
         fact_list(
             lines,
@@ -41,7 +46,7 @@ def render_night(diff: NightDiff) -> str:
             key=key,
             sign=sign,
             edit=edit,
-            title=title + later if name == "evicted" else title,
+            title=title + when(diff, name),
             what=what,
         )
         for name, key, sign, edit, title, what in _LISTS

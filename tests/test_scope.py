@@ -13,7 +13,7 @@ from carriers.external_memory import ExternalMemory
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
 from carriers.scoped_model import ScopedLanguageModel
-from consolidation.rescoping import rescope_generations
+from consolidation.scopes import rescope_generations
 from serving.agent_memory import in_scope
 from sharpwave.errors import WeightsError
 from sharpwave.records import Fact, RouteAction

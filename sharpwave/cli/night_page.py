@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.display_text import CROSS, DASH, MINUS, percent
-from eval.night_page import FORGOTTEN
+from eval.night_page import FORGOTTEN, when
 from sharpwave.cli.display import console, counted, note, print_table, say, shown, warn
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def print_diff(diff: NightDiff) -> None:
             right=(1, 2, 3, 4),
         )
     for name, title, sign, style in _SECTIONS:
-        later = "" if diff.evict_now or name != "evicted" else ", once they are proven a second time"
-        _print_lines(title + later, getattr(diff, name), sign, style)
+        _print_lines(title + when(diff, name), getattr(diff, name), sign, style)
 
 
 def _print_lines(title: str, lines: tuple[DiffLine, ...], sign: str, style: str) -> None:

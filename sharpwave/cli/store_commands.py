@@ -103,8 +103,8 @@ def doctor(
     """
     from carriers.doctor import run_doctor
     from consolidation.night import night_lease
-    from consolidation.rescoping import rescope_generations
     from consolidation.reviewing import generations_in_review
+    from consolidation.scopes import rescope_generations
     from serving.loaded_models import shared_models
     from serving.store_status import require_store
 

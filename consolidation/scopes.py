@@ -1,17 +1,27 @@
-"""Making scopes anew: directions belong to one embedder, so another one needs them made again from the ledger."""
+"""Scopes of what is trained: that of a night's update, and all of them anew for another embedder.
+
+Directions belong to one embedder, so another one needs them made again from the ledger.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from carriers.adapter_files import adapter_digest, generation_folder
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact
 from consolidation.night_folder import generated_wordings
-from consolidation.targets import given_targets
+from consolidation.targets import known_targets
 
 if TYPE_CHECKING:
+    from carriers.embedder import SentenceEmbedder
     from carriers.external_memory import ExternalMemory
     from consolidation.records import FactTargets
+
+
+def scope_of(targets: Sequence[FactTargets], similarity: float, embedder: SentenceEmbedder) -> Scope:
+    """Return the scope of an adapter trained on these targets; their probe wordings have no part in it."""
+    return Scope.of([ScopedFact(item.train_questions, item.text) for item in targets], similarity, embedder)
 
 
 def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
@@ -29,9 +39,7 @@ def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
         folder = generation_folder(memory.generations.directory, generation.number) / "adapter"
         if generation.adapter_digest is None or not (folder / SCOPE_FILE).is_file():
             continue
-        targets = _trained(memory, generation.number)
-        facts = [ScopedFact(item.train_questions, item.text) for item in targets]
-        Scope.of(facts, similarity, memory.index.embedder).write(folder)
+        scope_of(_trained(memory, generation.number), similarity, memory.index.embedder).write(folder)
         memory.generations.reseal(generation.number, adapter_digest(folder))
         done.append(generation.number)
     return done
@@ -45,7 +53,4 @@ def _trained(memory: ExternalMemory, number: int) -> list[FactTargets]:
         if generation.number in lineage
         for fact_id in generation.trained_fact_ids
     ]
-    made = generated_wordings(memory.directory)
-    known = [fact for fact in memory.ledger.facts(list(dict.fromkeys(ids))) if fact.words is not None]
-    found = [given_targets(fact) or made.get(fact.id) for fact in known]
-    return [item for item in found if item is not None]
+    return known_targets(memory.ledger.facts(list(dict.fromkeys(ids))), generated_wordings(memory.directory))
