@@ -74,7 +74,7 @@ class Scope:
             *questions, statement = (next(embedded) for _ in own)
             vectors += [np.mean(questions, axis=0), statement]
             words += [_hashes(stem for text in own for stem in stems_in(text))] * 2
-        return cls(_packed(np.array(vectors)), words, similarity, embedder)
+        return cls(_packed(np.array(vectors).reshape(-1, embedder.dimension)), words, similarity, embedder)
 
     @classmethod
     def read(cls, adapter: Path, embedder: SentenceEmbedder) -> Scope | None:
@@ -98,7 +98,7 @@ class Scope:
             raise WeightsError(
                 f"{file}: made with another embedder ({told[_EMBEDDER]}); run `sharpwave doctor --reembed`"
             )
-        return cls(vectors, np.split(words, ends[:-1]), float(told[_SIMILARITY]), embedder)
+        return cls(vectors, np.split(words, ends)[:-1], float(told[_SIMILARITY]), embedder)
 
     def write(self, adapter: Path) -> None:
         """Write the scope into an adapter folder, which is made if need be."""
@@ -108,8 +108,8 @@ class Scope:
         save_file(
             {
                 "vectors": self._stored,
-                "words": np.concatenate(self._words),
-                "ends": np.cumsum([len(hashes) for hashes in self._words]),
+                "words": np.concatenate([np.zeros(0, dtype=np.uint32), *self._words]),
+                "ends": np.cumsum([len(hashes) for hashes in self._words], dtype=np.int64),
             },
             str(adapter / SCOPE_FILE),
             {_EMBEDDER: self._embedder.fingerprint, _SIMILARITY: repr(self.similarity)},

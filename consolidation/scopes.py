@@ -27,18 +27,21 @@ def scope_of(targets: Sequence[FactTargets], similarity: float, embedder: Senten
 def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
     """Make the scope of every kept adapter that has one anew, with the store's embedder; return the generations.
 
-    Facts forgotten since are left out. Killed in between, an adapter has another digest than its record, which the
-    doctor reports; calling again mends it.
+    Facts forgotten since are left out. Each adapter is verified first, for one that is damaged must not be sealed anew.
 
     Args:
         memory: The store, open for writing, no night under way.
         similarity: Smallest cosine similarity of a text in scope.
+
+    Raises:
+        IntegrityError: An adapter is damaged; it and those after it are left as they are.
     """
     done = []
     for generation in memory.generations.all():
         folder = generation_folder(memory.generations.directory, generation.number) / "adapter"
         if generation.adapter_digest is None or not (folder / SCOPE_FILE).is_file():
             continue
+        memory.generations.adapter_folder(generation.number)
         scope_of(_trained(memory, generation.number), similarity, memory.index.embedder).write(folder)
         memory.generations.reseal(generation.number, adapter_digest(folder))
         done.append(generation.number)

@@ -15,7 +15,7 @@ from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
 from carriers.scoped_model import ScopedLanguageModel
 from consolidation.scopes import rescope_generations
 from serving.agent_memory import in_scope
-from sharpwave.errors import WeightsError
+from sharpwave.errors import IntegrityError, WeightsError
 from sharpwave.records import Fact, RouteAction
 from tests.decisions import given_decision
 from tests.tiny_models import (
@@ -74,6 +74,13 @@ def test_a_scope_is_the_same_after_writing_and_holds_no_word(tmp_path):
 
 def test_an_adapter_without_a_scope_has_none(tmp_path):
     assert Scope.read(tmp_path, EMBEDDER) is None
+
+
+def test_a_scope_of_nothing_covers_nothing_and_can_be_stacked(tmp_path):
+    scope_of().write(tmp_path)
+    empty = Scope.read(tmp_path, EMBEDDER)
+    assert empty.covers([MIRA.questions[0], "who painted the ceiling?"]) == [False, False]
+    assert empty.joined(scope_of(MIRA)).covers([MIRA.questions[0], "Where does Tilda live?"]) == [True, False]
 
 
 def test_a_scope_of_another_embedder_and_a_damaged_one_are_refused(tmp_path):
@@ -155,6 +162,20 @@ def test_a_returning_fact_is_in_scope_by_its_statement_or_its_question(generatio
     ]
     assert in_scope(generation, facts) == {fact.id for fact in facts[:2]}
     assert in_scope(generation.adapted, facts) == set()
+
+
+def test_a_damaged_adapter_is_not_sealed_anew(tmp_path):
+    with ExternalMemory.open(tmp_path, EMBEDDER, writer=True) as memory:
+        number, folder = memory.generations.create_shadow(0, "base", [])
+        scope_of(MIRA).write(folder)
+        (folder / "weights").write_text("right")
+        memory.generations.seal(number, adapter_digest(folder), {})
+        memory.promote(number, evict=[], proven=[], trained=[], run_id="night")
+        (folder / "weights").write_text("wrong")
+        with pytest.raises(IntegrityError, match="was changed"):
+            rescope_generations(memory, 0.6)
+        with pytest.raises(IntegrityError, match="was changed"):
+            memory.generations.adapter_folder(number)
 
 
 def test_another_embedder_gets_scopes_made_anew_from_the_ledger(tmp_path):
