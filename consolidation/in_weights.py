@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from consolidation.damage import known_facts
 from consolidation.night_folder import generated_wordings
-from sharpwave.records import IN_WEIGHTS
+from consolidation.targets import known_targets
+from sharpwave.records import IN_WEIGHTS, FactStatus
 
 if TYPE_CHECKING:
     from carriers.external_memory import ExternalMemory
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from carriers.ledger_records import StoredFact
     from carriers.scope import Scope
     from consolidation.anchors import AnchorQuestion
-    from consolidation.records import KnownFact, NightPlan
+    from consolidation.records import FactTargets, KnownFact, NightPlan
     from consolidation.write_back import Anchor
 
 
@@ -30,6 +31,13 @@ def known_in_weights(memory: ExternalMemory, plan: NightPlan | None = None) -> l
         if fact.id not in trained
     ]
     return known_facts(stored, generated_wordings(memory.directory))
+
+
+def taught_among(memory: ExternalMemory, known: Sequence[KnownFact]) -> list[FactTargets]:
+    """Return, of facts that live in the weights, those that nights put there, as targets to prove anew."""
+    stored = memory.ledger.facts([fact.fact_id for fact in known])
+    taught = [fact for fact in stored if fact.status is FactStatus.INTERNALISED]
+    return known_targets(taught, generated_wordings(memory.directory))
 
 
 def risk_to_known(

@@ -15,11 +15,11 @@ from consolidation.damage import find_damage, plan_damage_probes
 from consolidation.eviction import plan_evictions
 from consolidation.exhaustion import exhaustion_told
 from consolidation.general_text import perplexity
-from consolidation.in_weights import known_in_weights, risk_of
+from consolidation.in_weights import known_in_weights, risk_of, taught_among
 from consolidation.night_folder import NightFolder
-from consolidation.probes import probe_known, probe_targets, proven_ids
+from consolidation.probes import failed_probes, probe_known, probe_targets, proven_ids
 from consolidation.promotion import decide, learns_too_little, passes
-from consolidation.records import KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
+from consolidation.records import FactTargets, KnownFact, NightPlan, NightVerdict, ScaleTrial, TrainingReceipt
 from sharpwave.errors import TrainingError
 from sharpwave.records import FactStatus, ProbeResult
 
@@ -33,10 +33,15 @@ OnLog = Callable[[Mapping[str, float], int], None]
 
 
 class _Questions(NamedTuple):
-    """What the former generation was asked, and how it did: gate facts, facts that live in the weights, prose."""
+    """What the former generation was asked, and how it did: gate facts, facts known all along, prose.
+
+    `taught` are facts that earlier nights have proven. They are to pass the same proof again, whatever the former
+    generation would say: they left the store because of it.
+    """
 
     gate: list[KnownFact]
     known: list[KnownFact]
+    taught: list[FactTargets]
     gate_before: list[ProbeResult]
     known_before: list[ProbeResult]
     perplexity_before: float
@@ -146,10 +151,14 @@ def _ask_former(
     gate = gate_facts(bank)
     known = known_in_weights(memory, plan)
     risk = risk_of(memory, plan, known) if len(known) > settings.damage.max_probes else {}
-    known = plan_damage_probes(known, risk, settings.damage, plan.seed)
+    chosen = plan_damage_probes(known, risk, settings.damage, plan.seed)
+    taught = taught_among(memory, chosen)
+    taught_ids = {item.fact_id for item in taught}
+    known = [fact for fact in chosen if fact.fact_id not in taught_ids]
     return _Questions(
         gate=gate,
         known=known,
+        taught=taught,
         gate_before=probe_known(model, gate, plan.parent),
         known_before=probe_known(model, known, plan.parent),
         perplexity_before=perplexity(model),
@@ -204,15 +213,17 @@ def _with_consequences(
     hot = {fact.id for fact in memory.ledger.facts(proven) if fact.status is FactStatus.HOT}
     known_after = probe_known(shadow.model, asked.known, verdict.generation)
     findings = find_damage(asked.known_before, known_after)
+    proofs = probe_targets(shadow.model, asked.taught, verdict.generation)
+    disproven = failed_probes(proofs, settings.probe.min_token_prob)
     return verdict.model_copy(
         update={
             "proven": tuple(proven),
             "evict": tuple(plan_evictions(proven, hot, plan.hot_before, settings.shrink_limit)),
-            "damaged": tuple(findings.damaged),
+            "damaged": (*findings.damaged, *disproven),
             "never_known": tuple(findings.never_known),
-            "stable_probed": findings.stable_probed,
+            "stable_probed": findings.stable_probed + len(asked.taught),
             "target_probes": tuple(shadow.probes),
-            "damage_probes": tuple(known_after),
+            "damage_probes": (*known_after, *proofs),
         }
     )
 

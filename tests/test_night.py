@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,38 @@ def test_what_fails_its_second_proof_stays_and_is_trained_again(memory, load_mod
     assert second.confirmed == ()
     assert {item.fact_id for item in second.targets} >= {box.id for box in BOXES}
     assert all(status(memory, box) is FactStatus.HOT for box in BOXES)
+
+
+def test_what_earlier_nights_have_proven_must_pass_the_same_proof_again(memory, load_model):
+    """Every form of it: asking one question lets a fact that fell apart stay out of the store."""
+    assert sleep(memory, load_model, "first").evicted == 4
+    lost = closed_book(BOXES[2].questions[-1])  # its unseen wording, and no other
+
+    def load_generation(adapter):
+        model = load_model(adapter)
+        match_answers = model.match_answers
+
+        def forgetful(prompts, answers, prefix=""):
+            return [
+                replace(match, matched=False) if prompt == lost else match
+                for prompt, match in zip(prompts, match_answers(prompts, answers, prefix), strict=True)
+            ]
+
+        model.match_answers = forgetful
+        return model
+
+    idle = SETTINGS.model_copy(
+        update={
+            "write_back": WRITE_BACK.model_copy(update={"learning_rate": 1e-9, "epochs": 1}),
+            "promotion": SETTINGS.promotion.model_copy(update={"min_internalised_rate": 0.0}),
+        }
+    )
+    report = sleep(memory, load_model, "second", settings=idle, load_generation=load_generation)
+    assert (report.status, report.damaged, report.readmitted) == ("promoted", 1, 1), report.reason
+    assert [status(memory, box) for box in BOXES] == [
+        FactStatus.HOT if box is BOXES[2] else FactStatus.INTERNALISED for box in BOXES
+    ]
+    assert BOXES[2].id in memory.index.ids()
 
 
 def test_a_second_proof_takes_out_no_more_than_the_shrink_limit(memory, load_model):
