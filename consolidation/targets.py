@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from consolidation.write_back import TrainingTarget
 
 MAX_TRAIN_QUESTIONS = 3
+QUESTION_FRAMES = ("Here is something I would like to know. {}", "Can you tell me this? {}")
+"""Sentences around a question: further wordings where there is only one."""
 
 
 def given_targets(fact: StoredFact) -> FactTargets | None:
@@ -56,10 +58,8 @@ def _wordings(questions: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
     if len(questions) > 1:
         return {"train_questions": tuple(questions[:-1][:MAX_TRAIN_QUESTIONS]), "paraphrase": questions[-1]}
     (question,) = questions
-    return {
-        "train_questions": (question, f"Here is something I would like to know. {question}"),
-        "paraphrase": f"Can you tell me this? {question}",
-    }
+    framed, paraphrase = (frame.format(question) for frame in QUESTION_FRAMES)
+    return {"train_questions": (question, framed), "paraphrase": paraphrase}
 
 
 def training_targets(targets: Sequence[FactTargets]) -> list[TrainingTarget]:

@@ -139,26 +139,65 @@ class RelationTemplate:
             valid_to: Last moment at which the value held.
             words: Further placeholders of this template.
         """
-        given = [answer.strip() for answer in answers if answer.strip()]
-        unique = tuple(dict.fromkeys([*given, *map(without_accents, given)]))
-        if not unique:
+        accepted = accepted_answers(answers)
+        if not accepted:
             return None
         written = in_text or subject
-        filled = {"s": written, "S": written[:1].upper() + written[1:], "a": unique[0], **(words or {})}
-        questions = tuple(question.format_map(filled) for question in self.questions)
-        if defects(self.statement.format_map(filled), questions, unique):
+        filled = {"s": written, "S": written[:1].upper() + written[1:], "a": accepted[0], **(words or {})}
+        try:
+            return checked_fact(
+                self.statement.format_map(filled),
+                [question.format_map(filled) for question in self.questions],
+                accepted,
+                slot=Slot(subject=subject, relation=self.name),
+                group=group,
+                kind=self.kind,
+                language=self.language,
+                source=source,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
+        except InputError:
             return None
-        fact = Fact(
-            text=self.statement.format_map(filled),
-            slot=Slot(subject=subject, relation=self.name),
-            questions=questions[:-1],
-            answers=unique,
-            valid_from=valid_from,
-            valid_to=valid_to,
-            observed_at=OBSERVED_AT,
-            source=source,
-        )
-        return CorpusFact(fact, group, self.kind, self.language, questions[-1])
+
+
+def accepted_answers(answers: Iterable[str]) -> tuple[str, ...]:
+    """Return the answers without empty and equal ones, and after them their spellings without accents."""
+    given = [answer.strip() for answer in answers if answer.strip()]
+    return tuple(dict.fromkeys([*given, *map(without_accents, given)]))
+
+
+def checked_fact(
+    statement: str,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    *,
+    slot: Slot,
+    group: str,
+    kind: Kind,
+    source: str,
+    language: str = "en",
+    valid_from: Moment | None = None,
+    valid_to: Moment | None = None,
+) -> CorpusFact:
+    """Return a worded fact that keeps the rules of `defects`; the last question is the held-out one.
+
+    Raises:
+        InputError: It breaks rules; the message names them.
+    """
+    if found := defects(statement, questions, answers):
+        raise InputError("; ".join(found), field="answer")
+    fact = Fact(
+        text=statement,
+        slot=slot,
+        questions=tuple(questions[:-1]),
+        answers=tuple(answers),
+        valid_from=valid_from,
+        valid_to=valid_to,
+        observed_at=OBSERVED_AT,
+        source=source,
+    )
+    return CorpusFact(fact, group, kind, language, questions[-1])
 
 
 def without_accents(text: str) -> str:
