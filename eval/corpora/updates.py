@@ -117,7 +117,7 @@ def _tender_pair(
             )
         )
     old, new = built
-    return UpdatePair(old, observed_later(new), "real") if old and new else None
+    return UpdatePair(old, _observed_later(new), "real") if old and new else None
 
 
 def counterfactual_updates(
@@ -185,9 +185,8 @@ def agent_updates(count: int, seed: int = 0, *, spanish_share: float = SPANISH_S
     """Invent `count` changes in the agent's own world, about other people than `agent_world` invents."""
     inventor = AgentInventor(seed, spanish_share=spanish_share, part=1)
     changes = (inventor.change(index) for index in range(count))
-    return [UpdatePair(old, observed_later(new), "agent") for old, new in changes]
+    return [UpdatePair(old, _observed_later(new), "agent") for old, new in changes]
 
 
-def observed_later(item: CorpusFact) -> CorpusFact:
-    """Return the fact as it is observed after all corpus facts, for the newer value of a change."""
+def _observed_later(item: CorpusFact) -> CorpusFact:
     return replace(item, fact=item.fact.model_copy(update={"observed_at": NEWS_OBSERVED_AT}))
