@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval.corpora.agent_names import MONTHS
 from eval.public_sets.records import SourceRecord, field_name
-from eval.public_sets.wording import after_opening, history_kinds, worded_fact
+from eval.public_sets.wording import after_opening, as_history, worded_fact
 from sharpwave.errors import InputError
 from sharpwave.records import parse_moment
 
@@ -48,54 +48,51 @@ def read_dyknow(records: Records, harvest: Harvest) -> None:
     """Read each property of each subject as one history; record numbers count the properties."""
     number = 0
     for whole in harvest.usable(records):
-        for path, content in _properties(whole.content, ()):
+        for names, content in _properties(whole.content, ()):
             number += 1
-            record = SourceRecord(number, content if isinstance(content, dict) else {"content": content})
+            parts = content if isinstance(content, dict) else {"content": content}
+            record = SourceRecord(number, {"names": list(names), **parts})
             with harvest.rejecting(record):
-                _read_history(record, path, harvest)
+                _read_history(record, harvest)
 
 
-def _properties(content: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the objects with questions and answers, and whatever stands too deep to be one."""
-    if not isinstance(content, dict) or "questions" in content or "answers" in content or len(path) == 3:
-        yield path, content
+def _properties(content: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the objects with questions and answers, and whatever stands where one should."""
+    if not isinstance(content, dict) or {"questions", "answers"} & content.keys() or len(names) == 3:
+        yield names, content
         return
     for key, below in content.items():
-        yield from _properties(below, (*path, key))
+        yield from _properties(below, (*names, key))
 
 
-def _read_history(record: SourceRecord, path: tuple[str, ...], harvest: Harvest) -> None:
-    if len(path) < 2:
-        raise InputError("expected category, subject and property above questions and answers")
-    category, subject = path[:2]
+def _read_history(record: SourceRecord, harvest: Harvest) -> None:
+    category, subject = record.text("names", 0), record.text("names", 1)
     is_team = category.startswith("athletes")
-    relation = path[2] if len(path) > 2 else "sports_team" if is_team else "chief_executive_officer"
-    clozes = [record.text("questions", form) for form in record.value("questions") or {}]
-    if not clozes:
-        raise InputError("is missing; nothing can be asked without it", field="questions")
+    unnamed = "sports_team" if is_team else "chief_executive_officer"
+    relation = record.text("names", 2) if len(record.items("names")) > 2 else unnamed
+    clozes = {form: record.text("questions", form) for form in record.keys("questions")}
+    statement = clozes.get("contextualized") or next(iter(clozes.values()))
     spells = []
-    for place, said in enumerate(record.items("answers")):
+    for place, said in enumerate(record.filled("answers")):
         with harvest.rejecting(record, said):
             spells.append(_spell(record.text("answers", place), place))
-    spells = _one_at_a_time(record, spells, harvest)
-    questions = [question_from_cloze(cloze, "What" if is_team else "Who") for cloze in clozes]
-    statement = record.value("questions", "contextualized") or clozes[0]
-    values = [
-        worded_fact(
-            after_opening(f"As of {spell.since}, ", f"{statement} {spell.name}."),
-            questions,
-            spell.name,
-            subject=subject,
-            relation=relation,
-            source=harvest.name,
-            kind=kind,
-            valid_from=parse_moment(spell.start),
-            valid_to=parse_moment(spell.end),
-        )
-        for spell, kind in zip(spells, history_kinds(len(spells)), strict=True)
-    ]
+    values = []
+    for spell in _one_at_a_time(record, spells, harvest):
+        with harvest.rejecting(record, record.value("answers", spell.place)):
+            values.append(
+                worded_fact(
+                    after_opening(f"As of {spell.since}, ", f"{statement} {spell.name}."),
+                    [question_from_cloze(cloze, "What" if is_team else "Who") for cloze in clozes.values()],
+                    spell.name,
+                    subject=subject,
+                    relation=relation,
+                    source=harvest.name,
+                    valid_from=parse_moment(spell.start),
+                    valid_to=parse_moment(spell.end),
+                )
+            )
     if values:
-        harvest.add(record, values)
+        harvest.add(record, as_history(values))
 
 
 def _spell(said: str, place: int) -> _Spell:

@@ -7,8 +7,8 @@ Formats: JSON arrays.
   prompts (paraphrases, neighbours, attributes, generations) and ids.
 - MQuAKE: `requested_rewrite` is a list of such edits, each with a `question` and a cloze `prompt`; `single_hops` and
   `new_single_hops` (`question`, `answer`, `answer_alias`) give the aliases. Not used: multi-hop questions and `orig`.
-- zsRE: `subject`, `src` and `rephrase` (two wordings of a question), `answers`, `alt` (what an edit puts in their place).
-  Not used: `pred`, `loc`, `loc_ans`, `cond`.
+- zsRE: `subject`, `src` and `rephrase` (two wordings of a question), `answers`, `alt` (what an edit puts in their
+  place). Not used: `pred`, `loc`, `loc_ans`, `cond`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_mquake_cf(records: Records, harvest: Harvest) -> None:
 def _read_mquake(records: Records, harvest: Harvest, kinds: tuple[Kind, Kind], origin: Origin) -> None:
     for record in harvest.usable(records):
         with harvest.rejecting(record):
-            for place, edit in enumerate(record.items("requested_rewrite")):
+            for place, edit in enumerate(record.filled("requested_rewrite")):
                 with harvest.rejecting(record, edit):
                     values = _mquake_values(record, place, kinds, harvest.name)
                     harvest.add(record, values, origin=origin, part=edit)
@@ -103,7 +103,7 @@ def _mquake_values(
 
 
 def _hop_aliases(record: SourceRecord, hops: str, question: str, answer: str) -> list[str]:
-    for place in range(len(record.value(hops) or [])):
+    for place in range(len(record.items(hops))):
         said = (record.value(hops, place, "question"), record.value(hops, place, "answer"))
         if said == (question, answer):
             return record.texts(hops, place, "answer_alias")
@@ -119,7 +119,7 @@ def read_zsre(records: Records, harvest: Harvest) -> None:
 
 def _zsre_values(record: SourceRecord, source: str) -> list[CorpusFact]:
     subject, question, rephrased = (record.text(key) for key in ("subject", "src", "rephrase"))
-    record.items("answers")
+    record.filled("answers")
     answers = record.texts("answers")
     relation = question.replace(subject, "{}")
     parts: list[tuple[str, list[str], Kind]] = [

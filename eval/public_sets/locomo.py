@@ -2,9 +2,9 @@
 
 Format: a JSON array of conversations (or one of them). Read: `sample_id`; in `conversation` the turns (`speaker`,
 `dia_id`, `text`) of `session_1` and so on, and `session_1_date_time`; in `qa` each `question`, `answer`, `category` and
-`evidence`. A question becomes a fact of the turns that its evidence names, word for word, if the answer stands in them:
-so questions that need reckoning or guessing give none, and those of category 5, which have no answer, neither. Not used:
-observations, summaries, events, pictures.
+`evidence`. A question becomes a fact of the turns that its evidence names, word for word, if the answer stands in them.
+So questions that need reckoning or guessing give none, and those of category 5, which have no answer, neither.
+Not used: observations, summaries, events, pictures.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ def read_locomo(records: Records, harvest: Harvest) -> None:
     """Read each question of each conversation as a fact, if what was said holds the answer."""
     for record in harvest.usable(records):
         with harvest.rejecting(record):
-            turns = _turns(record)
-            for place, asked in enumerate(record.items("qa")):
+            turns = _turns(record, harvest)
+            for place, asked in enumerate(record.filled("qa")):
                 with harvest.rejecting(record, asked):
                     harvest.add(record, [_fact(record, place, turns, harvest.name)], part=asked)
 
 
-def _turns(record: SourceRecord) -> dict[str, _Turn]:
+def _turns(record: SourceRecord, harvest: Harvest) -> dict[str, _Turn]:
     """Return the turns with words, by their id."""
     record.text("sample_id")
     found = {}
-    for key, turns in (record.value("conversation") or {}).items():
-        if not re.fullmatch(r"session_\d+", key) or not isinstance(turns, list):
+    for key in record.keys("conversation"):
+        if not re.fullmatch(r"session_\d+", key):
             continue
-        for place, turn in enumerate(turns):
-            if isinstance(turn, dict) and turn.get("text"):
-                path = ("conversation", key, place)
-                name, speaker, text = (record.text(*path, part) for part in ("dia_id", "speaker", "text"))
-                found[name] = _Turn(key, speaker, text)
+        for place, turn in enumerate(record.items("conversation", key)):
+            path = ("conversation", key, place)
+            with harvest.rejecting(record, turn):
+                if record.value(*path, "text"):  # a turn may be a picture only
+                    name, speaker, text = (record.text(*path, part) for part in ("dia_id", "speaker", "text"))
+                    found[name] = _Turn(key, speaker, text)
     return found
 
 

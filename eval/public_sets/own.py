@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.corpora.corpus import CorpusFact
 from eval.public_sets.records import SourceRecord
-from eval.public_sets.wording import enough_questions, history_kinds
+from eval.public_sets.wording import as_history, enough_questions
 from sharpwave.errors import InputError
 from sharpwave.fact_files import FactLayout, RejectedLine, read_facts
 from sharpwave.matching import normalise_answer
@@ -37,11 +36,7 @@ def read_own(path: Path, harvest: Harvest) -> None:
             slots[item.slot].append((line, item))
     for history in slots.values():
         history.sort(key=lambda entry: entry[1].fact.starts_at)
-        values = _without_repeats([item for _, item in history])
-        kinds = history_kinds(len(values))
-        harvest.add(
-            history[0][0], [replace(item, kind=kind) for item, kind in zip(values, kinds, strict=True)]
-        )
+        harvest.add(history[0][0], as_history(_without_repeats([item for _, item in history])))
 
 
 def _corpus_fact(fact: Fact) -> CorpusFact:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from eval.public_sets.records import SourceRecord
 from eval.public_sets.wording import related_fact, relation_wordings, worded_fact
 from sharpwave.errors import InputError
 
 if TYPE_CHECKING:
     from eval.corpora.corpus import CorpusFact
     from eval.public_sets.harvest import Harvest
-    from eval.public_sets.records import Records, SourceRecord
+    from eval.public_sets.records import Records
 
 
 def read_popqa(records: Records, harvest: Harvest) -> None:
@@ -51,6 +52,4 @@ def _aliases(record: SourceRecord) -> list[str]:
             given = json.loads(given)
         except ValueError as error:
             raise InputError(f"is no JSON list of texts: {error}", field="possible_answers") from error
-    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        raise InputError("expected a JSON list of texts", field="possible_answers")
-    return given
+    return SourceRecord(record.number, {"possible_answers": given}).texts("possible_answers")

@@ -16,8 +16,10 @@ from typing import Any
 
 from sharpwave.errors import InputError
 
-_SURROGATE = re.compile("[\ud800-\udfff\x00]")
-_NOT_TEXT = "holds a byte that is not UTF-8, a lone surrogate or a NUL character; save the file as UTF-8"
+_NO_TEXT = re.compile("[\ud800-\udfff\x00]")
+_NO_TEXT_ADVICE = (
+    "holds a byte that is not UTF-8, a lone surrogate or a NUL character; save the file as UTF-8"
+)
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,13 @@ class SourceRecord:
         value: Any = self.content
         for depth, step in enumerate(path):
             expected, wanted = (dict, "an object") if isinstance(step, str) else (list, "a list")
+            if value is None:
+                raise InputError("is missing", field=field_name(path[:depth]))
             if not isinstance(value, expected):
                 raise InputError(f"expected {wanted}", field=field_name(path[:depth]))
-            try:
-                value = value[step]
-            except (KeyError, IndexError):
-                value = None
-            if value is None and depth + 1 < len(path):
-                raise InputError("is missing", field=field_name(path[: depth + 1]))
+            place: Any = step
+            has_it = step in value if isinstance(step, str) else step < len(value)
+            value = value[place] if has_it else None
         return value
 
     def text(self, *path: str | int) -> str:
@@ -57,25 +58,37 @@ class SourceRecord:
             raise InputError("is missing; the record cannot be used without it", field=field_name(path))
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError("expected text", field=field_name(path))
+        if _NO_TEXT.search(str(value)):
+            raise InputError(_NO_TEXT_ADVICE, field=field_name(path))
         if not (text := " ".join(str(value).split())):
             raise InputError("is empty; give it visible text", field=field_name(path))
         return text
 
     def items(self, *path: str | int) -> list[Any]:
-        """Return a list with something in it. Raises InputError where there is none."""
+        """Return a list; an empty one where it is missing. Raises InputError on another type."""
         value = self.value(*path)
-        if not isinstance(value, list) or not value:
-            raise InputError("is missing; expected a list with something in it", field=field_name(path))
-        return value
+        if value is not None and not isinstance(value, list):
+            raise InputError("expected a list", field=field_name(path))
+        return value or []
+
+    def filled(self, *path: str | int) -> list[Any]:
+        """Return a list with something in it. Raises InputError where there is none."""
+        if not (found := self.items(*path)):
+            raise InputError(
+                "is missing or empty; the record says nothing without it", field=field_name(path)
+            )
+        return found
 
     def texts(self, *path: str | int) -> list[str]:
         """Return a list of texts; an empty one where it is missing. Raises InputError on other types."""
+        return [self.text(*path, place) for place in range(len(self.items(*path)))]
+
+    def keys(self, *path: str | int) -> list[str]:
+        """Return the keys of an object. Raises InputError where there is none."""
         value = self.value(*path)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise InputError("expected a list of texts", field=field_name(path))
-        return [self.text(*path, place) for place in range(len(value))]
+        if not isinstance(value, dict) or not value:
+            raise InputError("is missing; expected an object with something in it", field=field_name(path))
+        return list(value)
 
 
 @dataclass(frozen=True)
@@ -122,7 +135,7 @@ def read_records(path: Path) -> Iterator[SourceRecord | BrokenRecord]:
 
 
 def numbered(rows: Iterable[Any]) -> Iterator[SourceRecord | BrokenRecord]:
-    """Number rows from 1; a row that is no object or holds what is no text is given as broken."""
+    """Number rows from 1; a row that is no object is given as broken."""
     return (_record(number, row) for number, row in enumerate(rows, start=1))
 
 
@@ -135,20 +148,9 @@ def _file_text(path: Path) -> str:
 
 
 def _record(number: int, content: Any) -> SourceRecord | BrokenRecord:
-    original = json.dumps(content, ensure_ascii=False, default=str)
-    if not isinstance(content, dict):
-        return BrokenRecord(number, "expected an object", original)
-    if _has_broken_text(content):
-        return BrokenRecord(number, _NOT_TEXT, original)
-    return SourceRecord(number, content)
-
-
-def _has_broken_text(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_broken_text(part) for pair in value.items() for part in pair)
-    if isinstance(value, list):
-        return any(map(_has_broken_text, value))
-    return isinstance(value, str) and _SURROGATE.search(value) is not None
+    if isinstance(content, dict):
+        return SourceRecord(number, content)
+    return BrokenRecord(number, "expected an object", json.dumps(content, ensure_ascii=False, default=str))
 
 
 def _of_tsv(text: str) -> Iterator[SourceRecord | BrokenRecord]:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from eval.public_sets.wording import history_kinds, related_fact, wording_of
+from eval.public_sets.wording import as_history, related_fact, wording_of
 from sharpwave.errors import InputError
 from sharpwave.records import parse_moment
 
 if TYPE_CHECKING:
-    from eval.corpora.corpus import CorpusFact, Kind
+    from eval.corpora.corpus import CorpusFact
     from eval.public_sets.harvest import Harvest
     from eval.public_sets.records import Records, SourceRecord
 
@@ -60,11 +60,9 @@ def read_templama(records: Records, harvest: Harvest) -> None:
             if len({line.year for line in lines}) < len(lines):
                 raise InputError("two lines give the values of one year; leave one of them", field="date")
             runs = [list(run) for _, run in groupby(lines, key=lambda line: line.answers)]
-            values = [
-                _run_fact(run, kind, last_year, harvest.name)
-                for run, kind in zip(runs, history_kinds(len(runs)), strict=True)
-            ]
-            harvest.add(lines[0].record, values)
+            harvest.add(
+                lines[0].record, as_history([_run_fact(run, last_year, harvest.name) for run in runs])
+            )
 
 
 def _year(record: SourceRecord) -> _Year:
@@ -83,10 +81,10 @@ def _year(record: SourceRecord) -> _Year:
 def _names(record: SourceRecord) -> tuple[str, ...]:
     if isinstance(record.value("answer"), dict):
         return (record.text("answer", "name"),)
-    return tuple(record.text("answer", place, "name") for place in range(len(record.items("answer"))))
+    return tuple(record.text("answer", place, "name") for place in range(len(record.filled("answer"))))
 
 
-def _run_fact(run: Sequence[_Year], kind: Kind, last_year: int, source: str) -> CorpusFact:
+def _run_fact(run: Sequence[_Year], last_year: int, source: str) -> CorpusFact:
     first, last = run[0], run[-1]
     return related_fact(
         wording_of(first.relation, "relation"),
@@ -94,7 +92,6 @@ def _run_fact(run: Sequence[_Year], kind: Kind, last_year: int, source: str) -> 
         first.answers[0],
         first.answers[1:],
         source=source,
-        kind=kind,
         opening=f"As of {first.year}, ",
         valid_from=parse_moment(first.year),
         valid_to=parse_moment(f"{last.year}-12-31") if last.year < last_year else None,

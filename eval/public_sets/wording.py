@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -166,7 +166,8 @@ def after_opening(opening: str, statement: str) -> str:
     )
 
 
-def history_kinds(count: int) -> list[Kind]:
-    """Return the kind of each value of a history, oldest first; a single one never changed."""
-    kinds: list[Kind] = ["update_old"] * (count - 1)
-    return [*kinds, "update_new"] if kinds else ["world"]
+def as_history(values: Sequence[CorpusFact]) -> list[CorpusFact]:
+    """Return the values of one slot, oldest first, each with its kind; a single one never changed."""
+    kinds: list[Kind] = ["update_old"] * (len(values) - 1)
+    kinds.append("update_new" if kinds else "world")
+    return [replace(item, kind=kind) for item, kind in zip(values, kinds, strict=False)]
