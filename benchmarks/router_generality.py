@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from known_1000 import read_known_1000
 
+from eval.public_sets.reading import read_public_set
 from routers.calibration import operating_point
 from routers.examples import RoutingExample, cascade_scores, collect_examples
 from routers.features import Evidence
@@ -49,7 +49,10 @@ def main(
     heads = RouterHeads.load(settings.router.heads_folder)
     result: dict[str, Any] = {}
     if known_1000 is not None:
-        facts = read_known_1000(known_1000)
+        facts = [
+            item.fact.model_copy(update={"questions": item.fact.questions[:2]})
+            for item in read_public_set("known_1000", known_1000).facts
+        ]
         seen = collect_examples(
             models.small, models.large_screen(None), models.reader, facts, [fact.id for fact in facts]
         )

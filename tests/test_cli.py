@@ -23,13 +23,13 @@ from sharpwave.errors import InputError, StoreBusyError, TransientError
 from sharpwave.settings import PROJECT_ROOT
 
 COMMANDS = [
-    *("demo", "benchmark", "report"),
+    *("demo", "benchmark", "report", "facts"),
     *("ingest", "ask", "status", "history"),
     *("consolidate", "schedule", "diff", "accept", "reject", "label", "train-router"),
     *("forget", "doctor", "rollback", "export", "import", "models"),
 ]
 CHANGES_STORE_SETTINGS = set(COMMANDS) - {
-    *("demo", "benchmark", "report", "models", "label", "train-router"),
+    *("demo", "benchmark", "report", "facts", "models", "label", "train-router"),
 }
 MOST_CPU_SECONDS = 1.5
 HEAVY = {

@@ -105,7 +105,8 @@ class Harvest:
 
     def reject(self, record: SourceRecord, error: InputError, part: Any = None) -> None:
         """Note that the record, or a part of it, gave no fact."""
-        reason = str(error).removeprefix(f"field '{error.field}': ")
+        place = str(InputError("", file=error.file, line=error.line, field=error.field))
+        reason = str(error).removeprefix(place)
         self._rejects.append(RejectedRecord(record.number, error.field, reason, _as_text(record, part)))
 
     def add(
@@ -162,6 +163,8 @@ def _in_order(values: Iterable[CorpusFact]) -> tuple[CorpusFact, ...]:
 
 
 def _as_text(record: SourceRecord, part: Any) -> str:
+    if isinstance(part, str):
+        return part
     return json.dumps(record.content if part is None else part, ensure_ascii=False, default=str)
 
 

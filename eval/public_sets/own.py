@@ -5,12 +5,12 @@ A later value of a slot (by `valid_from`, else `observed_at`, else by its line) 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.corpora.corpus import CorpusFact
+from eval.public_sets.fact_lines import fact_as_mapping
 from eval.public_sets.records import SourceRecord
 from eval.public_sets.wording import as_history, enough_questions
 from sharpwave.errors import InputError
@@ -30,7 +30,7 @@ def read_own(path: Path, harvest: Harvest) -> None:
             line = SourceRecord(parsed.line, {})
             harvest.reject(line, parsed.error, parsed.raw.decode("utf-8", errors="replace"))
             continue
-        line = SourceRecord(parsed.line, json.loads(parsed.fact.model_dump_json(exclude_defaults=True)))
+        line = SourceRecord(parsed.line, fact_as_mapping(parsed.fact))
         with harvest.rejecting(line):
             item = _corpus_fact(parsed.fact)
             slots[item.slot].append((line, item))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sharpwave.cli import (
+    fact_commands,
     memory_commands,
     model_commands,
     review_commands,
@@ -56,6 +57,7 @@ def sharpwave(
 
 
 run_commands.register(app, TRY)
+fact_commands.register(app, TRY)
 memory_commands.register(app, USE)
 sleep_commands.register(app, SLEEP)
 review_commands.register(app, SLEEP)
