@@ -382,6 +382,12 @@ def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------------------- the command line
 
 
+def test_help_names_every_set() -> None:
+    text = runner.invoke(app, ["facts", "--help"], env={"COLUMNS": "200"}).stdout
+    for name in SET_NAMES:
+        assert name in text
+
+
 def test_command_writes_facts_that_ingest_reads(tmp_path: Path) -> None:
     out = tmp_path / "new" / "facts.jsonl"
     result = runner.invoke(
