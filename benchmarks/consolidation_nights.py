@@ -72,7 +72,7 @@ class Knowledge:
 
 def main(
     out: Annotated[Path, typer.Option(help="JSON file for the figures.")],
-    seeds: Annotated[int, typer.Option(help="Seeds of the two-night measurement.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of the two-night measurement.")] = 3,
     facts: Annotated[int, typer.Option(help="Facts that one night writes back.")] = 200,
     nights: Annotated[int, typer.Option(help="Nights in a row, measured once, with seed 0.")] = 10,
     night_facts: Annotated[int, typer.Option(help="Facts that each night of the row writes back.")] = 32,

@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/scale.py --facts 1000000 --out scale.json --plot docs/scale.svg
 
-No model is loaded. Invented facts carry the decisions that a router would have recorded (45 % known, 47 % new, 8 % a new
-value for an earlier slot), an embedder made of seeded directions gives the vectors, and nights without training evict
-what they call proven, through the functions that apply a real night, so that about 30 % of what was observed is stored.
+No model is loaded. Invented facts carry the decisions that a router would have recorded (45 % known, 47 % new, 8 % a
+new value for an earlier slot), an embedder made of seeded directions gives the vectors, and nights without training
+evict what they call proven, through the functions that apply a real night, so that about 30 % of what was observed is
+stored.
 Everything else is real: SQLite with every commit synced, Chroma's index, the outbox between them.
 
 At 1,000, 3,000, 10,000, ... observed facts the stream halts and is measured; the figures are written at once, so a run
@@ -73,8 +74,8 @@ class Spread(Record):
 class SizeFigures(Record):
     """What was measured when so many facts had been observed.
 
-    `take_in_ms` (observe and route, in batches) and `evict_ms` are means per fact since the size before; `evicted` counts
-    from there, too. `hot_read_ms` is per stored fact when all are read, as a night does that chooses among them.
+    `take_in_ms` (observe and route, in batches) and `evict_ms` are means per fact since the size before; `evicted`
+    counts from there, too. `hot_read_ms` is per stored fact when all are read, as a night does that chooses among them.
     `recall_at_k` is the share of the `k` nearest facts of an exact search that the index found.
     """
 
@@ -148,7 +149,9 @@ class Simulation:
         """Take facts in up to a size, the last fifth or 400 of them one by one, with a night now and then."""
         singles = min(MOST_SINGLES, (size - self.observed) // 5)
         while self.observed < size - singles and not self.is_late:
-            count = min(BATCH, size - singles - self.observed, self.night_every - self.observed % self.night_every)
+            count = min(
+                BATCH, size - singles - self.observed, self.night_every - self.observed % self.night_every
+            )
             self._take_in.time(lambda count=count: self._take(count))  # type: ignore[misc]
             if self.observed % self.night_every == 0:
                 self._night()
@@ -373,16 +376,17 @@ class _Teller:
         pace = (now - self._last) / (observed - self._last_count)
         left = (self._total - observed) * pace / 60
         typer.echo(
-            f"{observed:,} of {self._total:,} facts, {pace * 1_000:.2f} ms each, {left:.0f} min left", err=True
+            f"{observed:,} of {self._total:,} facts, {pace * 1_000:.2f} ms each, {left:.0f} min left",
+            err=True,
         )
         self._last, self._last_count = now, observed
 
 
 def main(
     facts: Annotated[int, typer.Option(min=100, help="Observed facts at the end.")] = 1_000_000,
-    out: Annotated[Path, typer.Option(help="JSON file with the figures; written anew after every size.")] = Path(
-        "scale.json"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="JSON file with the figures; written anew after every size.")
+    ] = Path("scale.json"),
     plot: Annotated[Path | None, typer.Option(help="SVG file of cost against size.")] = None,
     seed: Annotated[int, typer.Option(help="Seeds facts, decisions, vectors and proofs.")] = 0,
     night_every: Annotated[int, typer.Option(min=1, help="Observed facts between two nights.")] = 10_000,
@@ -390,7 +394,8 @@ def main(
         float, typer.Option(help="Stop taking in facts after this time and measure what is there.")
     ] = float("inf"),
     store: Annotated[
-        Path | None, typer.Option(help="Where the store is built and left. Default: a folder that is removed.")
+        Path | None,
+        typer.Option(help="Where the store is built and left. Default: a folder that is removed."),
     ] = None,
 ) -> None:
     """Grow a store from nothing, with replayed decisions and no model, and print what a fact costs at each size.

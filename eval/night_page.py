@@ -18,7 +18,7 @@ _LISTS = (
     ("entered", "internalised", "+", "ins", "Into the weights", "proven in the weights without retrieval"),
     ("evicted", "evicted", MINUS, "del", "Out of the store", "proven, kept word for word in the ledger"),
     ("kept", "evicted", "=", "", "Kept by the review", "proven, and still in the store"),
-    ("damaged", "damaged", "!", "del", "Out of the weights", "answered or proven before the training, no longer after it"),
+    ("damaged", "damaged", "!", "del", "Out of the weights", "answered or proven before, no longer after it"),
     ("readmitted", "readmitted", "↩", "", "Back into the store", "the new weights do not answer them"),
     ("not_proven", "rejected", CROSS, "", "Not proven", "trained; they stay in the store"),
     ("left_out", "rejected", DASH, "", "Left out", "not trained; they stay in the store"),
