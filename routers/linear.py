@@ -21,14 +21,19 @@ LEAST_GAIN = 1e-6
 
 
 class Parameters:
-    """A frozen dataclass of arrays that can be written to and read from a flat dictionary."""
+    """A frozen dataclass of arrays that can be written to and read from a flat dictionary.
+
+    The arrays are made contiguous: safetensors writes the memory as it lies, and a product of matrices that lie
+    otherwise may differ in the last bit, so that heads would score otherwise once they were saved and read.
+    """
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, item.name, np.ascontiguousarray(getattr(self, item.name)))
 
     def arrays(self, prefix: str) -> dict[str, Array32]:
-        """Return the arrays by dotted name, contiguous, since safetensors writes the memory as it lies."""
-        return {
-            f"{prefix}.{item.name}": np.ascontiguousarray(getattr(self, item.name))
-            for item in fields(self)  # type: ignore[arg-type]
-        }
+        """Return the arrays by dotted name."""
+        return {f"{prefix}.{item.name}": getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any], prefix: str) -> Self:

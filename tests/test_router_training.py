@@ -74,11 +74,9 @@ def assert_same_scores(first, second, items):
     for kind in Evidence:
         one, other = cascade_scores(first, items, kind), cascade_scores(second, items, kind)
         for name in ("small", "large"):
-            np.testing.assert_allclose(
-                getattr(one, name).class_probs, getattr(other, name).class_probs, rtol=1e-5
-            )
-            np.testing.assert_allclose(getattr(one, name).gain, getattr(other, name).gain, rtol=1e-5)
-        np.testing.assert_allclose(one.gate, other.gate, rtol=1e-5)
+            assert np.array_equal(getattr(one, name).class_probs, getattr(other, name).class_probs)
+            assert np.array_equal(getattr(one, name).gain, getattr(other, name).gain)
+        assert np.array_equal(one.gate, other.gate)
 
 
 def test_separable_facts_are_separated(trained):
