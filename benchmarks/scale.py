@@ -40,6 +40,7 @@ from consolidation.night import apply_verdict
 from consolidation.records import NightPlan, NightVerdict
 from consolidation.targets import known_targets
 from eval.plot_style import BACK, BAD, GOOD, INK, canvas, finish
+from eval.run_records import write_atomically
 from sharpwave.records import Fact, FactStatus, Record
 from sharpwave.settings import ConsolidationSettings, RecallSettings
 
@@ -420,9 +421,7 @@ def main(
 def _keep(rows: Sequence[SizeFigures], out: Path, settings: dict[str, int]) -> None:
     content = {**settings, "sizes": [row.model_dump() for row in rows], "relative": relative(rows)}
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f"{out.name}.new")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(out)
+    write_atomically(out, (json.dumps(content, indent=2) + "\n").encode("utf-8"))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ def facts(
     """
     from eval.public_sets.fact_lines import fact_lines, reject_lines
     from eval.public_sets.reading import read_public_set
+    from eval.run_records import write_atomically
 
     rejects_path = out.with_suffix(".rejects.jsonl")
     taken = [path for path in (out, rejects_path) if path.exists()]
@@ -68,10 +69,10 @@ def facts(
         raise typer.BadParameter(f"{taken[0]} exists; --force replaces it", param_hint="--out")
     found = read_public_set(name, source)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(fact_lines(item.fact for item in found.facts), encoding="utf-8")
+    write_atomically(out, fact_lines(item.fact for item in found.facts).encode("utf-8"))
     rejects_path.unlink(missing_ok=True)
     if found.rejects:
-        rejects_path.write_text(reject_lines(found.rejects), encoding="utf-8")
+        write_atomically(rejects_path, reject_lines(found.rejects).encode("utf-8"))
     if choice.as_json:
         _print_data(found, out, rejects_path)
     else:
