@@ -374,17 +374,18 @@ def _weights_figures(
 
 
 def _scope_figures(memory: AgentMemory, stable: Sequence[CorpusFact], knowledge: Knowledge) -> dict[str, Any]:
-    """Return how many questions about stable facts the adapter answers, and what it would damage if it answered all."""
+    """Return how many questions about stable facts the updates answer, and what the last would damage without scope."""
     model = _weights(memory)
     if not isinstance(model, ScopedLanguageModel):
         return {"stable_questions_in_scope": None, "stable_kept_without_scope": None}
     asked = [question for item in stable for question in item.fact.questions]
-    after = _answered(model.adapted, stable)
+    last = model.updated(len(model.scope.ranks) - 1)
+    after = _answered(last, stable)
     return {
         "stable_questions": len(asked),
         "stable_questions_in_scope": sum(model.scope.covers(asked)),
         "stable_kept_without_scope": sum(sum(flags) >= _NEEDED_WORDINGS for flags in after.values()),
-        "perplexity_ratio_without_scope": perplexity(model.adapted) / knowledge.perplexity,
+        "perplexity_ratio_without_scope": perplexity(last) / knowledge.perplexity,
     }
 
 

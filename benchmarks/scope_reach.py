@@ -40,7 +40,8 @@ def main(
     profile: Annotated[str, typer.Option(help="Profile whose embedder is used.")] = "embedded",
 ) -> None:
     """Print, for each similarity, the shares in scope with their intervals, and what a fact costs."""
-    embedder = shared_models(load_settings(profile).models).embedder
+    settings = load_settings(profile)
+    embedder = shared_models(settings.models).embedder
     world = [item for item in load_world_corpus() if split_of(item.group) == "calibration"]
     own = [item for item in agent_world(10 * _AGENT_FACTS, seed) if split_of(item.group) == "calibration"]
     items = StableDraw(seed, "scope-reach").shuffled([*world, *own[:_AGENT_FACTS]], "items")
@@ -52,9 +53,9 @@ def main(
         "same_subject": _questions([item for item in others if item.slot.subject in subjects]),
         "other_subject": _questions([item for item in others if item.slot.subject not in subjects]),
     }
-    facts = [ScopedFact(item.train_questions, item.fact.text) for item in learnt]
+    facts = [ScopedFact(item.train_questions, item.fact.text, item.id) for item in learnt]
     for value in similarity or [0.75, 0.8, 0.85, 0.9]:
-        scope = Scope.of(facts, value, embedder)
+        scope = Scope.of(facts, settings.consolidation.write_back.lora_rank, value, embedder)
         shares = {name: share(sum(scope.covers(texts)), len(texts)) for name, texts in asked.items()}
         figures = {"similarity": value, "trained": len(learnt), "bytes_per_fact": _bytes(scope) / len(learnt)}
         sys.stdout.write(json.dumps(figures | shares) + "\n")

@@ -1,4 +1,4 @@
-"""Adapter files: merging one into a model in memory, stacking two into one, fingerprints.
+"""Adapter files: merging one into a model in memory, reading its updates, stacking two into one, fingerprints.
 
 An adapter folder is in PEFT's format (adapter_config.json, adapter_model.safetensors).
 """
@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from sharpwave.errors import WeightsError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from carriers.text_model import FloatArray
+
+    LowRankUpdate = Mapping[str, tuple[FloatArray, FloatArray]]
+    """By module below the causal model's base, such as `layers.0.mlp.up_proj`: A [rank, inputs], B [outputs, rank]."""
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -51,33 +56,55 @@ def merge_adapter(model: Any, adapter: Path) -> Any:
     return wrapped.merge_and_unload().eval()
 
 
-def merged_matrices(model: Path, adapter: Path) -> dict[str, FloatArray]:
-    """Return the matrices [outputs, inputs] that an adapter changes, with its updates added, by module name.
+class UpdateStack:
+    """The updates that an adapter was stacked from, read one at a time from its file, which stays open.
 
-    Reads those matrices alone from the model's files. Names are below the causal model's base, such as
-    `layers.0.mlp.up_proj`.
+    Args (of the constructor):
+        adapter: Adapter folder.
+        ranks: The rank of each update, in the order in which they were stacked; None takes the whole for one.
 
     Raises:
-        WeightsError: The adapter changes a module that the model's files do not hold.
+        WeightsError: The folder is incomplete or damaged, or the ranks are not the adapter's.
     """
-    from safetensors import safe_open
-    from safetensors.numpy import load_file
 
-    config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    updates = load_file(str(adapter / ADAPTER_WEIGHTS))
-    factor = config["lora_alpha"] / config["r"]
-    missing = {_module_of(key) for key in updates}
-    merged: dict[str, FloatArray] = {}
-    for file in sorted(model.glob("*.safetensors")):
-        with safe_open(str(file), framework="pt") as weights:
-            for name in missing & {key.removesuffix(".weight") for key in weights.keys()}:  # noqa: SIM118
-                first, second = (updates[f"{_WRAPPED}{name}.lora_{part}.weight"] for part in "AB")
-                matrix = weights.get_tensor(f"{name}.weight").float().numpy()
-                merged[name.removeprefix(_BASE)] = matrix + factor * (second @ first)
-                missing.remove(name)
-    if missing:
-        raise WeightsError(f"{adapter}: does not fit the base model, for example at {min(missing)}")
-    return merged
+    def __init__(self, adapter: Path, ranks: Sequence[int] | None = None) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        self.adapter = adapter
+        try:
+            config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+            weights: Any = safe_open(str(adapter / ADAPTER_WEIGHTS), framework="np")
+            self._weights = weights
+            self._factor = config["lora_alpha"] / config["r"]
+            modules = sorted({_module_of(key) for key in self._weights.keys()})  # noqa: SIM118
+            self.shapes = {name.removeprefix(_BASE): self._shape_of(name) for name in modules}
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise WeightsError(f"{adapter}: damaged adapter ({error}); run `sharpwave doctor`") from error
+        self.ranks = (int(config["r"]),) if ranks is None else tuple(ranks)
+        if sum(self.ranks) != config["r"]:
+            raise WeightsError(f"{adapter}: its scope is of another adapter; run `sharpwave doctor`")
+
+    def read(self, place: int) -> LowRankUpdate:
+        """Return one update by its place, from 0; matrices that are all zeros are left out."""
+        start = sum(self.ranks[:place])
+        stop = start + self.ranks[place]
+        update = {}
+        for name in self.shapes:
+            first = self._slice_of(_BASE + name, "A")[start:stop]
+            second = self._slice_of(_BASE + name, "B")[:, start:stop]
+            if second.any():
+                update[name] = (first, self._factor * second)
+        return update
+
+    def _slice_of(self, module: str, part: str) -> Any:
+        return self._weights.get_slice(f"{_WRAPPED}{module}.lora_{part}.weight")
+
+    def _shape_of(self, module: str) -> tuple[int, int]:
+        """Return inputs and outputs of a module."""
+        return (
+            self._slice_of(module, "A").get_shape()[1],
+            self._slice_of(module, "B").get_shape()[0],
+        )
 
 
 def weights_fingerprint(folder: Path) -> str:

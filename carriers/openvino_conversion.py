@@ -33,7 +33,6 @@ _LEAST_COLUMNS = 64  # smaller matrices are not worth rounding
 _MOST_INT8 = 127
 _MASKED = -1e9
 _LINEAR = re.compile(r"__module\.base\.(.+)/aten::linear/MatMul$")
-_WHOLE, _SCALE, _FLOAT = ".int8", ".scale", ".float"
 
 
 def import_openvino() -> Any:
@@ -217,63 +216,54 @@ def _token_means(states: Sequence[torch.Tensor], mask: torch.Tensor) -> torch.Te
 
 
 def _round_weights(graph: Any) -> None:
-    """Replace every large float matrix by 8-bit integers and a scale per row, in place.
-
-    What a linear map reads takes its name, so that `swap_weights` finds it in a saved graph.
-    """
+    """Replace every large float matrix by 8-bit integers and a scale per row, in place."""
     import openvino.opset13 as ops
 
     for node in graph.get_ordered_ops():
         if node.get_type_name() != "Constant" or str(node.get_element_type()) != "<Type: 'float32'>":
             continue
         shape = list(node.get_output_shape(0))
-        targets = list(node.output(0).get_target_inputs())
-        linear = _LINEAR.match(targets[0].get_node().get_friendly_name())
         if len(shape) != 2 or min(shape) < _LEAST_COLUMNS:
-            if linear:
-                node.set_friendly_name(linear[1] + _FLOAT)
             continue
         values, scales = _rounded(np.asarray(node.data, dtype=np.float32))
-        whole, scale = ops.constant(values), ops.constant(scales)
-        if linear:
-            whole.set_friendly_name(linear[1] + _WHOLE)
-            scale.set_friendly_name(linear[1] + _SCALE)
-        restored = ops.multiply(ops.convert(whole, "f32"), scale)
-        for target in targets:
+        restored = ops.multiply(ops.convert(ops.constant(values), "f32"), ops.constant(scales))
+        for target in list(node.output(0).get_target_inputs()):
             target.replace_source_output(restored.output(0))
 
 
-def swap_weights(graph: Any, weights: Mapping[str, FloatArray]) -> None:
-    """Replace weights of linear maps in a body graph, in place.
+def open_to_updates(graph: Any, modules: Mapping[str, tuple[int, int]]) -> None:
+    """Give linear maps of a body graph further inputs that change what they compute, in place.
+
+    Each gets two, A [rank, inputs] and B [outputs, rank], in the order of the modules: x is then mapped to what it
+    was before plus x A^T B^T.
 
     Args:
         graph: A body that `convert_model` saved.
-        weights: By the module's name below the model, such as `layers.0.mlp.up_proj`: its new matrix
-            [outputs, inputs], rounded here as `convert_model` would have.
+        modules: By name below the model, such as `layers.0.mlp.up_proj`: its inputs and outputs.
 
     Raises:
-        WeightsError: A name that the graph has no linear map for, or a matrix of another shape.
+        WeightsError: A name that the graph has no linear map for, or one of another shape.
     """
-    import openvino.opset13 as ops
-
-    constants = {
-        node.get_friendly_name(): node for node in graph.get_ops() if node.get_type_name() == "Constant"
+    openvino = import_openvino()
+    ops = openvino.opset13
+    linear = {
+        match[1]: node for node in graph.get_ops() if (match := _LINEAR.match(node.get_friendly_name()))
     }
-    for name, matrix in weights.items():
-        if name + _WHOLE in constants:
-            values, scale = _rounded(matrix)
-            parts = {name + _WHOLE: values, name + _SCALE: scale}
-        else:
-            parts = {name + _FLOAT: matrix}
-        for part, array in parts.items():
-            former = constants.get(part)
-            if former is None or list(former.get_output_shape(0)) != list(array.shape):
-                raise WeightsError(
-                    f"the adapter changes {name}, for which the graph has no matrix of its shape"
-                )
-            new = ops.constant(array)
-            for target in list(former.output(0).get_target_inputs()):
-                target.replace_source_output(new.output(0))
+    for name, (inputs, outputs) in modules.items():
+        node = linear.get(name)
+        if node is None or list(node.input_value(1).get_shape()) != [outputs, inputs]:
+            raise WeightsError(f"the adapter changes {name}, for which the graph has no matrix of its shape")
+        first, second = (
+            ops.parameter(openvino.PartialShape(shape), dtype=np.float32)
+            for shape in ([-1, inputs], [outputs, -1])
+        )
+        targets = list(node.output(0).get_target_inputs())
+        low = ops.matmul(node.input_value(0), first, transpose_a=False, transpose_b=True)
+        change = ops.matmul(low, second, transpose_a=False, transpose_b=True)
+        changed = ops.add(node.output(0), change)
+        for target in targets:
+            target.replace_source_output(changed.output(0))
+        graph.add_parameters([first, second])
 
 
 def _rounded(matrix: FloatArray) -> tuple[Any, FloatArray]:

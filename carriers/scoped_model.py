@@ -1,4 +1,4 @@
-"""A generation as it is served: the adapter where its scope reaches, the base model everywhere else."""
+"""A generation as it is served: where its scope reaches, the update that the scope names; elsewhere the base model."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ if TYPE_CHECKING:
     from carriers.scope import Scope
 
 
+UPDATES_KEPT = 8  # models with one update each, of which each keeps encoded prefixes and answers
+
 M = TypeVar("M", bound=TextModel)
 T = TypeVar("T")
 
 
 class ScopedModel(TextModel):
-    """Judges texts with the adapted model where they are in scope, else with the base model.
+    """Judges each text with the update whose scope it is in, else with the base model.
 
     Args (of the constructor):
         base: The model without an adapter.
-        adapted: The same model with one.
-        scope: What the adapter was trained on.
+        updated: Gives the same model with one update of the adapter, by the update's place.
+        scope: What the updates were trained on.
     """
 
-    def __init__(self, base: TextModel, adapted: TextModel, scope: Scope) -> None:
+    def __init__(self, base: TextModel, updated: Callable[[int], TextModel], scope: Scope) -> None:
         super().__init__(
-            adapted.tokenizer,
-            adapted.engine,
-            adapted.sizes,
-            name=adapted.name,
-            fingerprint=adapted.fingerprint,
+            base.tokenizer, base.engine, base.sizes, name=base.name, fingerprint=base.fingerprint
         )
-        self.base, self.adapted, self.scope = base, adapted, scope
+        self.base, self.updated, self.scope = base, updated, scope
 
     def forward_features(self, texts: Sequence[str]) -> list[TextFeatures]:
         """See `TextModel.forward_features`."""
@@ -41,7 +39,7 @@ class ScopedModel(TextModel):
         def read(model: TextModel, rows: Sequence[int]) -> list[TextFeatures]:
             return model.forward_features([texts[row] for row in rows])
 
-        return _shared_out(self.scope.covers(texts), self.base, self.adapted, read)
+        return _shared_out(self.scope.updates_for(texts), self.base, self.updated, read)
 
     def match_answers(
         self, prompts: Sequence[str], answers: Sequence[Sequence[str]], prefix: str = ""
@@ -51,14 +49,14 @@ class ScopedModel(TextModel):
         def ask(model: TextModel, rows: Sequence[int]) -> list[AnswerMatch]:
             return model.match_answers([prompts[row] for row in rows], [answers[row] for row in rows], prefix)
 
-        return _shared_out(self.scope.covers(prompts), self.base, self.adapted, ask)
+        return _shared_out(self.scope.updates_for(prompts), self.base, self.updated, ask)
 
 
 class ScopedLanguageModel(ScopedModel):
     """A scoped generation that answers as well; see `ScopedModel`."""
 
     base: LanguageModel
-    adapted: LanguageModel
+    updated: Callable[[int], LanguageModel]
 
     def answer(
         self, prompts: Sequence[str], prefix: str = "", max_new_tokens: int = 16
@@ -68,7 +66,7 @@ class ScopedLanguageModel(ScopedModel):
         def ask(model: LanguageModel, rows: Sequence[int]) -> list[GeneratedAnswer]:
             return model.answer([prompts[row] for row in rows], prefix, max_new_tokens)
 
-        return _shared_out(self.scope.covers(prompts), self.base, self.adapted, ask)
+        return _shared_out(self.scope.updates_for(prompts), self.base, self.updated, ask)
 
 
 Generation = Union["LanguageModel", ScopedLanguageModel]
@@ -76,12 +74,15 @@ Generation = Union["LanguageModel", ScopedLanguageModel]
 
 
 def _shared_out(
-    in_scope: Sequence[bool], base: M, adapted: M, ask: Callable[[M, Sequence[int]], Sequence[T]]
+    updates: Sequence[int | None],
+    base: M,
+    updated: Callable[[int], M],
+    ask: Callable[[M, Sequence[int]], Sequence[T]],
 ) -> list[T]:
-    """Ask one of two models about each row; return what they say in the order of the rows."""
+    """Ask about each row the model that answers it; return what they say in the order of the rows."""
     said: dict[int, T] = {}
-    for model, is_adapted in ((base, False), (adapted, True)):
-        rows = [row for row, found in enumerate(in_scope) if found is is_adapted]
-        if rows:
-            said |= dict(zip(rows, ask(model, rows), strict=True))
-    return [said[row] for row in range(len(in_scope))]
+    for update in dict.fromkeys(updates):
+        model = base if update is None else updated(update)
+        rows = [row for row, chosen in enumerate(updates) if chosen == update]
+        said |= dict(zip(rows, ask(model, rows), strict=True))
+    return [said[row] for row in range(len(updates))]

@@ -74,14 +74,14 @@ def _nearest(memory: ExternalMemory, asked: Sequence[str], others: Sequence[str]
 def replayed_anchors(
     memory: ExternalMemory, plan: NightPlan, model: LanguageModel, count: int, scope: Scope | None
 ) -> list[Anchor]:
-    """Return what the former generation answers among the facts that live in the weights, as anchors.
+    """Return what a model about to be trained answers among the facts that live in the weights, as anchors.
 
     Args:
         memory: The store.
         plan: The night, whose facts endanger them.
-        model: The former generation.
+        model: What will be trained.
         count: Most facts; if there are more, the most endangered.
-        scope: Of the generation to be: no training endangers what is out of it. None if everything is in scope.
+        scope: Of the update: no training endangers what is out of it. None if everything is in scope.
     """
     from consolidation.write_back import Anchor
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carriers.scope import stacked_scope
+from carriers.scope import SCOPE_FILE
 from carriers.write_lock import NIGHT_LOCK_NAME
 from consolidation import night_folder as files
 from consolidation.anchors import AnchorQuestion, training_anchors
@@ -220,7 +220,10 @@ def train_shadow(
     load_model: LoadModel,
     on_log: OnLog | None = None,
 ) -> TrainingReceipt:
-    """Train an update on the parent generation and keep it in the night's folder.
+    """Train an update and keep it in the night's folder.
+
+    An update with a scope answers alone, so it is trained on the base model, unless an ancestor without one answers
+    everything; else it is trained on the parent generation.
 
     Raises TrainingError if the training fails; the night is then reported as discarded.
     """
@@ -237,8 +240,10 @@ def train_shadow(
     try:
         with exhaustion_told():
             parent = memory.generations.adapter_folder(plan.parent)
-            scope, reach = _scopes(memory, plan, settings.scope_similarity, parent)
-            model = load_model(parent)
+            scope = _scope(memory, plan, settings)
+            is_alone = scope is not None and (parent is None or (parent / SCOPE_FILE).is_file())
+            model = load_model(None if is_alone else parent)
+            reach = scope if is_alone else None
             anchors = [
                 *replayed_anchors(memory, plan, model, settings.write_back.replay_count, reach),
                 *training_anchors(bank, settings.write_back, plan.seed),
@@ -263,14 +268,12 @@ def train_shadow(
     return record
 
 
-def _scopes(
-    memory: ExternalMemory, plan: NightPlan, similarity: float, parent: Path | None
-) -> tuple[Scope | None, Scope | None]:
-    """Return the scope of the update and that of the generation to be; None where everything is in scope."""
-    if not similarity:
-        return None, None
-    own = scope_of(plan.targets, similarity, memory.index.embedder)
-    return own, stacked_scope(parent, own, memory.index.embedder)
+def _scope(memory: ExternalMemory, plan: NightPlan, settings: ConsolidationSettings) -> Scope | None:
+    """Return the scope of the update; None if it is to answer everything."""
+    if not settings.scope_similarity:
+        return None
+    rank = settings.write_back.lora_rank
+    return scope_of(memory, plan.targets, rank, settings.scope_similarity)
 
 
 def apply_verdict(

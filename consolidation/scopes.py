@@ -5,23 +5,31 @@ Directions belong to one embedder, so another one needs them made again from the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from carriers.adapter_files import adapter_digest, generation_folder
-from carriers.scope import SCOPE_FILE, Scope, ScopedFact
+from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stored_ranks
 from consolidation.night_folder import generated_wordings
 from consolidation.targets import known_targets
 
 if TYPE_CHECKING:
-    from carriers.embedder import SentenceEmbedder
     from carriers.external_memory import ExternalMemory
     from consolidation.records import FactTargets
 
 
-def scope_of(targets: Sequence[FactTargets], similarity: float, embedder: SentenceEmbedder) -> Scope:
-    """Return the scope of an adapter trained on these targets; their probe wordings have no part in it."""
-    return Scope.of([ScopedFact(item.train_questions, item.text) for item in targets], similarity, embedder)
+def scope_of(memory: ExternalMemory, targets: Sequence[FactTargets], rank: int, similarity: float) -> Scope:
+    """Return the scope of an update of some rank trained on these targets; their probe wordings have no part in it."""
+    slots = {fact.id: fact.slot_number for fact in memory.ledger.facts([item.fact_id for item in targets])}
+    facts = [ScopedFact(item.train_questions, item.text, _key(item.fact_id, slots)) for item in targets]
+    return Scope.of(facts, rank, similarity, memory.index.embedder)
+
+
+def _key(fact_id: str, slots: Mapping[str, int | None]) -> str:
+    """Return what a fact shares with other values of its slot; a fact without a slot, with itself alone."""
+    slot = slots[fact_id]
+    return f"fact {fact_id}" if slot is None else f"slot {slot}"
 
 
 def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
@@ -42,18 +50,22 @@ def rescope_generations(memory: ExternalMemory, similarity: float) -> list[int]:
         if generation.adapter_digest is None or not (folder / SCOPE_FILE).is_file():
             continue
         memory.generations.adapter_folder(generation.number)
-        scope_of(_trained(memory, generation.number), similarity, memory.index.embedder).write(folder)
+        _scope_anew(memory, generation.number, stored_ranks(folder), similarity).write(folder)
         memory.generations.reseal(generation.number, adapter_digest(folder))
         done.append(generation.number)
     return done
 
 
-def _trained(memory: ExternalMemory, number: int) -> list[FactTargets]:
-    lineage = set(memory.generations.lineage(number))
-    ids = [
-        fact_id
-        for generation in memory.generations.all()
-        if generation.number in lineage
-        for fact_id in generation.trained_fact_ids
+def _scope_anew(memory: ExternalMemory, number: int, ranks: Sequence[int], similarity: float) -> Scope:
+    """Return the scope of a generation, each of whose ancestors but the base left one update of its rank."""
+    _, *taught = memory.generations.lineage(number)
+    updates = [
+        scope_of(memory, _trained(memory, ancestor), rank, similarity)
+        for ancestor, rank in zip(taught, ranks, strict=True)
     ]
-    return known_targets(memory.ledger.facts(list(dict.fromkeys(ids))), generated_wordings(memory.directory))
+    return reduce(Scope.joined, updates)
+
+
+def _trained(memory: ExternalMemory, number: int) -> list[FactTargets]:
+    ids = memory.generations.get(number).trained_fact_ids
+    return known_targets(memory.ledger.facts(ids), generated_wordings(memory.directory))

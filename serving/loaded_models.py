@@ -21,8 +21,8 @@ class LoadedModels:
     """Small model, reader, embedder and the current generation.
 
     The reader is the large base model without any adapter: it reads stored facts, so reading cannot be damaged by
-    what was written into the weights. A generation is the same base with its adapter merged in memory, which answers
-    what lies in the adapter's scope; the base answers the rest.
+    what was written into the weights. A generation is the same base, to which the updates of its adapter are added
+    one at a time, each for what lies in its scope; the base alone answers the rest.
     """
 
     def __init__(self, names: ModelSettings) -> None:
@@ -40,7 +40,7 @@ class LoadedModels:
             return LanguageModel.load(folder, name=name)
         from carriers.openvino_engine import fast_model
 
-        return fast_model(lambda: LanguageModel.load(folder, name=name), folder, None)
+        return fast_model(lambda: LanguageModel.load(folder, name=name), folder)
 
     def large_screen(self, adapter: Path | None) -> TextModel:
         """Return the generation that judges escalated facts, on the engine for routing; the last one used is kept."""
@@ -49,22 +49,24 @@ class LoadedModels:
         if adapter is None:
             return self._base_screen
         if self._screen is None or self._screen[0] != adapter:
-            from carriers.scoped_model import ScopedModel
-
             self._screen = None
-            adapted, scope = self._fast_large(adapter), self._scope(adapter)
-            screen = adapted if scope is None else ScopedModel(self._base_screen, adapted, scope)
-            self._screen = (adapter, screen)
+            self._screen = (adapter, self._screen_of(adapter))
         return self._screen[1]
+
+    def _screen_of(self, adapter: Path) -> TextModel:
+        from carriers.adapters import UpdateStack
+        from carriers.openvino_engine import fast_updates
+        from carriers.scoped_model import ScopedModel
+
+        scope = self._scope(adapter)
+        updated = fast_updates(self._base_screen, UpdateStack(adapter, scope.ranks if scope else None))
+        return updated(0) if scope is None else ScopedModel(self._base_screen, updated, scope)
 
     @cached_property
     def _base_screen(self) -> TextModel:
-        return self._fast_large(None)
-
-    def _fast_large(self, adapter: Path | None) -> TextModel:
         from carriers.openvino_engine import fast_model
 
-        return fast_model(lambda: self.reader, ensure_model(self.names.large), adapter)
+        return fast_model(lambda: self.reader, ensure_model(self.names.large))
 
     @cached_property
     def reader(self) -> LanguageModel:
@@ -91,10 +93,15 @@ class LoadedModels:
         """Load the generation with this adapter as it is served, freshly from disk; the reader if None."""
         if adapter is None:
             return self.reader
+        from carriers.adapters import UpdateStack
         from carriers.scoped_model import ScopedLanguageModel
+        from carriers.updated_model import updated_models
 
-        adapted, scope = self.load_large(adapter), self._scope(adapter)
-        return adapted if scope is None else ScopedLanguageModel(self.reader, adapted, scope)
+        scope = self._scope(adapter)
+        if scope is None:
+            return self.load_large(adapter)
+        updated = updated_models(self.reader, UpdateStack(adapter, scope.ranks))
+        return ScopedLanguageModel(self.reader, updated, scope)
 
     def _scope(self, adapter: Path) -> Scope | None:
         from carriers.scope import Scope

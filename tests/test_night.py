@@ -204,9 +204,9 @@ def test_facts_that_live_in_the_weights_are_replayed(memory, load_model, replay_
 def test_with_a_scope_a_training_damages_nothing_that_it_was_not_about(memory, load_model):
     def load_generation(adapter):
         scope = Scope.read(adapter, EMBEDDER) if adapter else None
-        return (
-            ScopedLanguageModel(load_model(None), load_model(adapter), scope) if scope else load_model(None)
-        )
+        if scope is None:
+            return load_model(None)
+        return ScopedLanguageModel(load_model(None), lambda _: load_model(adapter), scope)
 
     settings = SETTINGS.model_copy(update={"scope_similarity": 0.5})
     report = sleep(memory, load_model, settings=settings, load_generation=load_generation)
@@ -224,9 +224,9 @@ def test_only_what_is_in_scope_is_replayed(memory, load_model):
     def replayed(scope):
         return len(replayed_anchors(memory, planned, model, 100, scope))
 
-    flag = ScopedFact(KNOWN.questions, KNOWN.text)
-    box = ScopedFact(BOXES[0].questions, BOXES[0].text)
-    reach = [Scope.of([fact], 0.8, EMBEDDER) for fact in (flag, box)]
+    flag = ScopedFact(KNOWN.questions, KNOWN.text, KNOWN.id)
+    box = ScopedFact(BOXES[0].questions, BOXES[0].text, BOXES[0].id)
+    reach = [Scope.of([fact], 4, 0.8, EMBEDDER) for fact in (flag, box)]
     assert [replayed(scope) for scope in (None, *reach)] == [1, 1, 0]
 
 

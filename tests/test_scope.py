@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from carriers.adapter_files import adapter_digest
-from carriers.adapters import stack_adapters
+from carriers.adapters import UpdateStack, stack_adapters
 from carriers.doctor import run_doctor
 from carriers.embedder import HashingEmbedder
 from carriers.external_memory import ExternalMemory
 from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
 from carriers.scope import SCOPE_FILE, Scope, ScopedFact, stack_scopes
 from carriers.scoped_model import ScopedLanguageModel
+from carriers.updated_model import updated_models
 from consolidation.scopes import rescope_generations
+from consolidation.scopes import scope_of as scope_of_targets
+from consolidation.targets import known_targets
 from serving.agent_memory import in_scope
 from sharpwave.errors import IntegrityError, WeightsError
-from sharpwave.records import Fact, RouteAction
+from sharpwave.records import Fact, RouteAction, Slot
 from tests.decisions import given_decision
 from tests.tiny_models import (
     one_thread,  # noqa: F401 -- a fixture for all tests here
@@ -25,12 +28,19 @@ from tests.tiny_models import (
 )
 
 EMBEDDER = HashingEmbedder(256)
-MIRA = ScopedFact(("Where does Mira live?", "In which city does Mira live?"), "Mira lives in Porto.")
-TOMAS = ScopedFact(("Where does Tomás live?", "In which city does Tomás live?"), "Tomás lives in Graz.")
+MIRA = ScopedFact(
+    ("Where does Mira live?", "In which city does Mira live?"), "Mira lives in Porto.", "Mira home"
+)
+TOMAS = ScopedFact(
+    ("Where does Tomás live?", "In which city does Tomás live?"), "Tomás lives in Graz.", "Tomás home"
+)
+
+
+RANK = 2  # of a random adapter
 
 
 def scope_of(*facts, similarity=0.6):
-    return Scope.of(facts, similarity, EMBEDDER)
+    return Scope.of(facts, RANK, similarity, EMBEDDER)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +61,7 @@ def test_what_a_scope_covers(text, covered):
 
 
 def test_questions_without_names_are_told_by_their_likeness_alone():
-    lower = ScopedFact(("what is the melting point of gallium?",), "gallium melts at 30 degrees.")
+    lower = ScopedFact(("what is the melting point of gallium?",), "gallium melts at 30 degrees.", "gallium")
     found = scope_of(lower, similarity=0.8).covers([
         "what is the melting point of gallium?",
         "who painted the ceiling?",
@@ -100,8 +110,37 @@ def test_a_stacked_adapter_reaches_what_both_parts_reach(tmp_path):
     stack_scopes(first, second, both, EMBEDDER)
     stacked = Scope.read(both, EMBEDDER)
     assert stacked.covers([MIRA.questions[0], TOMAS.questions[0]]) == [True, True]
+    assert stacked.ranks == (RANK, RANK)
     stack_scopes(None, second, both, EMBEDDER)
     assert Scope.read(both, EMBEDDER).covers([MIRA.questions[0], TOMAS.questions[0]]) == [False, True]
+
+
+def test_a_fact_is_answered_by_the_update_that_taught_it_whatever_comes_later():
+    scope = scope_of(MIRA).joined(scope_of(TOMAS)).joined(scope_of())
+    asked = [TOMAS.questions[1], MIRA.questions[0], "Where does Tilda live?", MIRA.text]
+    assert scope.updates_for(asked) == [1, 0, None, 0]
+
+
+def test_the_update_that_taught_a_slot_anew_answers_and_no_earlier_one():
+    moved = MIRA._replace(questions=("To which city has Mira moved?",), text="Mira has moved to Faro.")
+    scope = scope_of(MIRA).joined(scope_of(TOMAS)).joined(scope_of(moved))
+    asked = [*moved.questions, moved.text, TOMAS.questions[0]]
+    assert scope.updates_for(asked) == [2, 2, 1]
+    assert set(scope.updates_for([*MIRA.questions, MIRA.text])) <= {2, None}
+
+
+def test_of_facts_asked_alike_the_one_taught_later_answers():
+    other = MIRA._replace(text="Mira lives in Faro.", key="no slot was told")
+    scope = scope_of(MIRA).joined(scope_of(other))
+    assert scope.updates_for(MIRA.questions) == [1, 1]
+
+
+def test_another_question_about_the_same_subject_keeps_its_own_update():
+    job = ScopedFact(
+        ("What is the job of Mira?", "As what does Mira work?"), "Mira works as a baker.", "Mira job"
+    )
+    scope = scope_of(MIRA).joined(scope_of(job))
+    assert scope.updates_for([MIRA.questions[0], job.questions[0]]) == [0, 1]
 
 
 def test_stacked_on_an_adapter_that_answers_everything_there_is_no_scope(tmp_path):
@@ -118,8 +157,8 @@ def generation(tmp_path):
     """A tiny model with an adapter that changes everything it says, in scope for Mira alone."""
     save_random_adapter(tmp_path / "update")
     stack_adapters(None, tmp_path / "update", tmp_path / "adapter", 20.0)
-    base, adapted = tiny_language_model(), tiny_language_model(adapter=tmp_path / "adapter")
-    return ScopedLanguageModel(base, adapted, scope_of(MIRA))
+    base, stack = tiny_language_model(), UpdateStack(tmp_path / "adapter", [RANK])
+    return ScopedLanguageModel(base, updated_models(base, stack), scope_of(MIRA))
 
 
 def test_in_scope_the_adapter_speaks_elsewhere_the_base_model(generation):
@@ -127,9 +166,8 @@ def test_in_scope_the_adapter_speaks_elsewhere_the_base_model(generation):
         closed_book(question)
         for question in ("Where does Tilda live?", MIRA.questions[0], "Where does Ugo live?")
     ]
-    base, adapted = (
-        model.answer(questions, CLOSED_BOOK_PREFIX) for model in (generation.base, generation.adapted)
-    )
+    parts = (generation.base, generation.updated(0))
+    base, adapted = (model.answer(questions, CLOSED_BOOK_PREFIX) for model in parts)
     assert generation.answer(questions, CLOSED_BOOK_PREFIX) == [base[0], adapted[1], base[2]]
     assert base[1] != adapted[1]
     assert base[0] != adapted[0]
@@ -140,7 +178,7 @@ def test_probes_and_features_go_where_answers_go(generation):
         [closed_book("Where does Tilda live?"), closed_book(MIRA.questions[0])],
         [["Graz"], ["Porto"]],
     )
-    parts = (generation.base, generation.adapted)
+    parts = (generation.base, generation.updated(0))
     base, adapted = (model.match_answers(prompts, answers, CLOSED_BOOK_PREFIX) for model in parts)
     found = generation.match_answers(prompts, answers, CLOSED_BOOK_PREFIX)
     assert [item.lowest_prob for item in found] == pytest.approx(
@@ -161,7 +199,7 @@ def test_a_returning_fact_is_in_scope_by_its_statement_or_its_question(generatio
         Fact(text="Tilda lives in Graz."),
     ]
     assert in_scope(generation, facts) == {fact.id for fact in facts[:2]}
-    assert in_scope(generation.adapted, facts) == set()
+    assert in_scope(generation.updated(0), facts) == set()
 
 
 def test_a_damaged_adapter_is_not_sealed_anew(tmp_path):
@@ -202,3 +240,25 @@ def test_another_embedder_gets_scopes_made_anew_from_the_ledger(tmp_path):
         assert rescope_generations(memory, 0.6) == [number]
         again = Scope.read(memory.generations.adapter_folder(number), other)
     assert again.covers([MIRA.questions[0], TOMAS.questions[0]]) == [True, False]
+
+
+def test_values_of_one_slot_share_a_key_and_facts_without_a_slot_do_not(tmp_path):
+    slot = Slot(subject="Mira", relation="home")
+    lived, moved = (
+        Fact(text=text, slot=slot, questions=MIRA.questions, answers=(city,), observed_at=f"{day}T00:00:00Z")
+        for text, city, day in (
+            ("Mira lives in Porto.", "Porto", "2026-01-01"),
+            ("Mira has moved to Faro.", "Faro", "2026-01-02"),
+        )
+    )
+    loose = [
+        Fact(text=text, questions=TOMAS.questions, answers=("Graz",)) for text in ("In Graz.", "Graz it is.")
+    ]
+    with ExternalMemory.open(tmp_path, EMBEDDER, writer=True) as memory:
+        memory.observe([lived, moved, *loose], "ingest")
+
+        def scope(fact):
+            return scope_of_targets(memory, known_targets(memory.ledger.facts([fact.id]), {}), RANK, 0.6)
+
+        assert scope(lived).joined(scope(moved)).updates_for([lived.text, moved.text]) == [None, 1]
+        assert scope(loose[0]).joined(scope(loose[1])).updates_for([loose[0].text, loose[1].text]) == [0, 1]

@@ -79,17 +79,18 @@ def tiny_language_model(kind: str = "llama", seed: int = 0, adapter: Path | None
     return LanguageModel(model, tiny_tokenizer(), name=f"tiny-{kind}", fingerprint=f"tiny-{kind}-{seed}")
 
 
-def save_random_adapter(target: Path, rename: Callable[[str], str] = str) -> None:
+def save_random_adapter(target: Path, rename: Callable[[str], str] = str, seed: int = 1) -> None:
     """Save an adapter for the tiny llama model whose updates are random, not zero as at the start of a training."""
     import torch
     from peft import LoraConfig, get_peft_model
     from safetensors.torch import load_file, save_file
 
-    torch.manual_seed(1)
+    model = tiny_llama()
+    torch.manual_seed(seed)  # after the model, which sets its own
     config = LoraConfig(r=2, lora_alpha=4, target_modules=["up_proj", "down_proj"], init_lora_weights=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers under an attribute's old name
-        get_peft_model(tiny_llama(), config).save_pretrained(str(target))
+        get_peft_model(model, config).save_pretrained(str(target))
     file = str(target / ADAPTER_WEIGHTS)
     save_file({rename(key): value.contiguous() for key, value in load_file(file).items()}, file)
 
