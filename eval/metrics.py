@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eval.run_records import (
+    ABSENT,
     FULL_STORE_ARM,
-    NO_MEMORY_ARM,
-    RANDOM_ARM,
+    HEADLINE_ARMS,
     SHARPWAVE_ARM,
+    SUPERSEDED,
     AnswerRow,
     ArmFigures,
     ConsolidationSummary,
@@ -105,15 +106,21 @@ def weights_share(rows: Sequence[AnswerRow]) -> float:
     return _share(sum(row.origin == "weights" for row in right), len(right))
 
 
+def headline_rows(rows: Iterable[AnswerRow], arm: str) -> list[AnswerRow]:
+    """Return an arm's rows with real retrieval about what holds now: no dated questions, no absent facts."""
+    return [
+        row for row in rows if row.arm == arm and row.read == "real" and row.kind not in (SUPERSEDED, ABSENT)
+    ]
+
+
 def rows_by_question(rows: Iterable[AnswerRow], arm: str) -> dict[QuestionKey, AnswerRow]:
-    """Index one arm's rows by step, fact and question; the n-th asking of one question keeps its own key."""
+    """Index an arm's headline rows by step, fact and question; the n-th asking of one question has its own key."""
     asked: dict[tuple[int, str, str], int] = {}
     index: dict[QuestionKey, AnswerRow] = {}
-    for row in rows:
-        if row.arm == arm:
-            key = (row.step, row.fact_id, row.question)
-            asked[key] = asked.get(key, 0) + 1
-            index[(*key, asked[key])] = row
+    for row in headline_rows(rows, arm):
+        key = (row.step, row.fact_id, row.question)
+        asked[key] = asked.get(key, 0) + 1
+        index[(*key, asked[key])] = row
     return index
 
 
@@ -153,7 +160,7 @@ def retention_interval(rows: Sequence[AnswerRow], seed: int, confidence: float =
 
 def arm_figures(name: str, rows: Iterable[AnswerRow], storage: float, seed: int) -> ArmFigures:
     """Return the figures of one arm from its rows among all rows; `storage` is its storage ratio."""
-    own = [row for row in rows if row.arm == name]
+    own = headline_rows(rows, name)
     low, high = em_interval(own, seed)
     return ArmFigures(
         name=name,
@@ -249,11 +256,10 @@ def _gate_damage_rate(consolidations: Sequence[ConsolidationSummary]) -> float:
 
 def _headline_arms(arms: Sequence[ArmFigures]) -> list[ArmFigures]:
     by_name: Mapping[str, ArmFigures] = {arm.name: arm for arm in arms}
-    wanted = (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
-    missing = [name for name in wanted if name not in by_name]
+    missing = [name for name in HEADLINE_ARMS if name not in by_name]
     if missing:
         raise InputError(f"the headline table needs the arms {', '.join(missing)}")
-    return [by_name[name] for name in wanted]
+    return [by_name[name] for name in HEADLINE_ARMS]
 
 
 def _em_keys(prefix: str, arm: ArmFigures) -> dict[str, float]:

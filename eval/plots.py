@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eval.display_text import DASH
+from eval.metrics import headline_rows
 from eval.plot_style import (
     ARM_DASHES,
     ARM_MARKERS,
@@ -26,7 +27,7 @@ from eval.plot_style import (
     finish,
     spread,
 )
-from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM
+from eval.run_records import FULL_STORE_ARM, HEADLINE_ARMS, SHARPWAVE_ARM
 from eval.statistics import expected_calibration_error, reliability_bins
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def figures(run: Run) -> list[Drawing]:
         drawn["nights"] = nights(run.consolidations)
     rated = [
         (row.confidence, row.correct)
-        for row in run.answers
-        if row.arm == SHARPWAVE_ARM and row.confidence is not None
+        for row in headline_rows(run.answers, SHARPWAVE_ARM)
+        if row.confidence is not None
     ]
     if rated:
         drawn["calibration"] = calibration([prob for prob, _ in rated], [right for _, right in rated])
@@ -111,12 +112,7 @@ def storage_curve(steps: Sequence[StepRecord], nights_: Sequence[ConsolidationSu
 def em_curves(steps: Sequence[StepRecord], nights_: Sequence[ConsolidationSummary] = ()) -> Figure:
     """Draw the EM of every arm over the stream; steps without questions leave a gap."""
     figure, axes = canvas()
-    lines = {
-        SHARPWAVE_ARM: [step.em for step in steps],
-        FULL_STORE_ARM: [step.em_full_store for step in steps],
-        RANDOM_ARM: [step.em_random for step in steps],
-        NO_MEMORY_ARM: [step.em_no_memory for step in steps],
-    }
+    lines = {arm: [step.em.get(arm) for step in steps] for arm in HEADLINE_ARMS}
     axes.set_ylim(0, 1.08)
     _draw_lines(axes, [step.step for step in steps], lines)
     _mark_nights(axes, nights_)

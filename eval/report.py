@@ -19,7 +19,7 @@ from eval.display_text import (
     percent_range,
     points,
 )
-from eval.metrics import em_by_kind, em_retention, mean_em, weights_share
+from eval.metrics import em_by_kind, em_retention, headline_rows, mean_em, weights_share
 from eval.pages import fact_list, render_page
 from eval.plot_style import arm_label, to_svg
 from eval.plots import figures
@@ -128,7 +128,7 @@ def report_markdown(run: Run) -> str:
 def _cards(run: Run) -> list[dict[str, str]]:
     figures_ = run.metrics
     damage = wilson_interval(figures_.damaged, figures_.stable_probed)
-    ours = [row for row in run.answers if row.arm == SHARPWAVE_ARM]
+    ours = headline_rows(run.answers, SHARPWAVE_ARM)
     share = f"{percent(weights_share(ours))} of right answers came from the weights" if ours else ""
     return [
         {"title": "facts stored", "value": percent(figures_.storage_ratio),
@@ -213,7 +213,7 @@ def _routes(run: Run) -> list[dict[str, Any]]:
 
 def _kinds(run: Run) -> list[dict[str, Any]]:
     """EM by kind of fact, our arm beside the full store."""
-    ours, full = ([row for row in run.answers if row.arm == arm] for arm in (SHARPWAVE_ARM, FULL_STORE_ARM))
+    ours, full = (headline_rows(run.answers, arm) for arm in (SHARPWAVE_ARM, FULL_STORE_ARM))
     theirs = em_by_kind(full)
     return [
         {

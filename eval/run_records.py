@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -33,6 +33,33 @@ SHARPWAVE_ARM = "sharpwave"
 FULL_STORE_ARM = "full_store"
 NO_MEMORY_ARM = "no_memory"
 RANDOM_ARM = "random"
+NOVELTY_ARM = "novelty"
+RECENCY_ARM = "recency"
+LLM_JUDGE_ARM = "llm_judge"
+SMALL_ROUTER_ARM = "small_router"
+LARGE_ROUTER_ARM = "large_router"
+CASCADE_ARM = "cascade"
+WITHOUT_READMISSION_ARM = "sharpwave_without_readmission"
+ORACLE_ADMISSION_ARM = "oracle_admission"
+HEADLINE_ARMS = (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
+ALL_ARMS = (
+    *HEADLINE_ARMS,
+    NOVELTY_ARM,
+    RECENCY_ARM,
+    LLM_JUDGE_ARM,
+    SMALL_ROUTER_ARM,
+    LARGE_ROUTER_ARM,
+    CASCADE_ARM,
+    WITHOUT_READMISSION_ARM,
+    ORACLE_ADMISSION_ARM,
+)
+SUPERSEDED = "superseded"
+"""Kind of the questions that ask, with a date, for a value that a later fact has replaced."""
+ABSENT = "absent"
+"""Kind of the questions about facts that never arrive: what an arm knows of them it has not from the stream."""
+
+ReadMode = Literal["real", "oracle", "weights"]
+"""Real: what the embedder finds. Oracle: the right fact is handed over if held. Weights: nothing is handed over."""
 
 _CREDENTIALS = re.compile(r"(://[^/:@\s]*):[^/@\s]+@")
 
@@ -51,25 +78,60 @@ class StepRecord(RunRecord):
     n_distinct: int = Field(ge=0, description="Different facts among them.")
     hot: int = Field(ge=0, description="Facts in the external store.")
     storage_ratio: float
-    em: float | None = Field(description="Sharpwave's EM on this step's questions.")
-    em_full_store: float | None
-    em_no_memory: float | None
-    em_random: float | None
+    em: dict[str, float | None] = Field(description="Arm -> EM on this step's questions.")
+    em_weights: float | None = Field(
+        default=None, description="EM of Sharpwave's weights alone, without its store; None = not asked."
+    )
+    held: dict[str, int] = Field(default_factory=dict, description="Arm -> facts that it holds.")
     escalation_rate: float
     generation: int = Field(ge=0)
     n_questions: int = Field(ge=0)
 
 
+class NetBytes(RunRecord):
+    """What the memory takes on disk, in bytes."""
+
+    vectors: int = Field(ge=0)
+    text: int = Field(ge=0)
+    ledger: int = Field(ge=0)
+    adapters: int = Field(ge=0)
+
+    @property
+    def total(self) -> int:
+        """Sum of the parts."""
+        return self.vectors + self.text + self.ledger + self.adapters
+
+
 class ArmFigures(RunRecord):
-    """The figures of one arm over the whole stream, with the 95 % interval of its EM."""
+    """The figures of one arm over the whole stream, with the 95 % interval of its EM; None = means nothing here."""
 
     name: str
-    storage_ratio: float
-    em: float
+    storage_ratio: float = Field(description="Facts held at the end / distinct facts observed.")
+    em: float = Field(description="EM with real retrieval on what holds now.")
     em_low: float
     em_high: float
     f1: float
     n_questions: int = Field(ge=0)
+    em_oracle: float | None = Field(
+        default=None,
+        description="EM where the right fact is handed over if it is held, else the weights answer.",
+    )
+    recall_at_k: float | None = Field(
+        default=None,
+        description="Share of the questions about held facts whose notes contain the right fact.",
+    )
+    tokens_per_question: float | None = Field(
+        default=None, description="Tokens read for an answer, shared worked examples left out."
+    )
+    escalation_rate: float | None = None
+    routing_cost_ratio: float | None = None
+    routing_seconds: float | None = Field(
+        default=None, description="Seconds of model passes per routed fact."
+    )
+    net_bytes: NetBytes | None = None
+    internalised: int | None = None
+    damaged: int | None = None
+    readmitted: int | None = None
 
 
 class AnswerRow(RunRecord):
@@ -87,7 +149,18 @@ class AnswerRow(RunRecord):
         default=None, description="Best token F1 over all aliases; None = by `answer` alone."
     )
     group: str | None = None
-    kind: str | None = Field(default=None, description="Sort of fact: known, new, update ...")
+    kind: str | None = Field(
+        default=None, description="Sort of question: known, new, update, superseded, absent."
+    )
+    read: ReadMode = Field(default="real", description="How the arm came by what it answered from.")
+    as_of: Moment | None = Field(default=None, description="The day asked about; None = now.")
+    found: bool | None = Field(
+        default=None,
+        description="Whether the notes held the fact asked about; None where the arm holds none.",
+    )
+    tokens: int | None = Field(
+        default=None, ge=0, description="Tokens read, shared worked examples left out."
+    )
     confidence: float | None = Field(default=None, ge=0, le=1, description="Lowest answer-token probability.")
 
 
@@ -131,20 +204,6 @@ class ConsolidationSummary(RunRecord):
     em_before: float | None = None
     em_after: float | None = None
     gate: dict[str, float] = Field(default_factory=dict)
-
-
-class NetBytes(RunRecord):
-    """What the memory takes on disk, in bytes."""
-
-    vectors: int = Field(ge=0)
-    text: int = Field(ge=0)
-    ledger: int = Field(ge=0)
-    adapters: int = Field(ge=0)
-
-    @property
-    def total(self) -> int:
-        """Sum of the parts."""
-        return self.vectors + self.text + self.ledger + self.adapters
 
 
 class RunMetrics(RunRecord):

@@ -8,7 +8,7 @@ from pathlib import Path
 from consolidation.anchors import read_anchors
 from eval.arms import Arm, NoMemoryArm, PlainStore, RecallArm, full_store_arm, random_arm
 from eval.metrics import storage_ratio
-from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
+from eval.run_records import FULL_STORE_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
 from eval.streams import build_stream
 from serving.agent_memory import AgentMemory
 from serving.loaded_models import shared_models
@@ -164,10 +164,7 @@ def _step_record(
         n_distinct=facts_count,
         hot=hot,
         storage_ratio=storage_ratio(hot, facts_count),
-        em=em[SHARPWAVE_ARM],
-        em_full_store=em[FULL_STORE_ARM],
-        em_no_memory=em[NO_MEMORY_ARM],
-        em_random=em[RANDOM_ARM],
+        em=em,
         escalation_rate=escalation_share(stream_decisions(settings, files.run, step + 1)),
         generation=memory.memory.generations.current().number,
         n_questions=len(rows[SHARPWAVE_ARM]),
@@ -199,16 +196,14 @@ def escalation_share(decisions: Sequence[RouteDecision]) -> float:
 
 def _curves(record: StepRecord) -> dict[str, float]:
     """Return a step's points, under names of their own: a tracker shows the last point as a run's figure."""
-    values = {
+    values: dict[str, float | None] = {
         "storage_ratio": record.storage_ratio,
         "hot": record.hot,
-        "em": record.em,
-        "em_full_store": record.em_full_store,
-        "em_no_memory": record.em_no_memory,
-        "em_random": record.em_random,
+        "em_weights": record.em_weights,
         "escalation_rate": record.escalation_rate,
         "generation": record.generation,
     }
+    values |= {"em" if arm == SHARPWAVE_ARM else f"em_{arm}": em for arm, em in record.em.items()}
     return {f"step_{name}": float(value) for name, value in values.items() if value is not None}
 
 
