@@ -24,11 +24,15 @@ _ANSWERS_KEPT = 4096
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """A greedily decoded answer up to the line break, and the lowest probability among its tokens."""
+    """A greedily decoded answer up to the line break, and the lowest probability among its tokens.
+
+    `token_count` tokens were decoded after a prompt of `prompt_tokens`, the shared prefix left out.
+    """
 
     text: str
     lowest_prob: float
     token_count: int
+    prompt_tokens: int = 0
 
 
 class LanguageModel(TextModel):
@@ -130,8 +134,8 @@ class LanguageModel(TextModel):
             mask = torch.cat([mask, torch.ones(len(ids), 1, dtype=mask.dtype, device=mask.device)], dim=1)
             positions = positions[:, -1:] + 1
         return [
-            GeneratedAnswer(self._first_line(tokens), lowest, len(tokens))
-            for tokens, lowest in zip(state.tokens, state.lowest, strict=True)
+            GeneratedAnswer(self._first_line(tokens), lowest, len(tokens), len(prompt))
+            for prompt, tokens, lowest in zip(prompts, state.tokens, state.lowest, strict=True)
         ]
 
     def _is_end(self, token: int) -> bool:

@@ -119,9 +119,14 @@ class Recall:
             as_of: Answer with what was valid then; by default, with what is valid now. A past date is answered
                 from the store alone where it has a near fact, since weights know no dates.
         """
-        if not questions:
-            return []
-        notes = self.notes(questions, namespace, as_of)
+        return (
+            self.answer_from(questions, self.notes(questions, namespace, as_of), as_of) if questions else []
+        )
+
+    def answer_from(
+        self, questions: Sequence[str], notes: Sequence[Sequence[Note]], as_of: datetime | None = None
+    ) -> list[RecallAnswer]:
+        """Answer questions as `answer` does, from notes that are found already, a list for each question."""
         from_store = self.read(questions, notes)
         unsure = [
             row
@@ -186,6 +191,7 @@ class Recall:
         chosen = from_store if use_store else from_weights
         if chosen is None:
             raise AssertionError("one of the two carriers always answers")
+        put = [answer for answer in (from_store, from_weights) if answer is not None]
         return RecallAnswer(
             question=question,
             text=chosen.text,
@@ -194,6 +200,7 @@ class Recall:
             similarity=similarity,
             lowest_token_prob=chosen.lowest_prob,
             generation=self.generation,
+            tokens_read=sum(answer.prompt_tokens for answer in put),
         )
 
     def _prefers_store(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FACTS_PER_BATCH = 64
 OnBatch = Callable[["IngestBatch"], None]
+Admission = Callable[["list[Fact]", int, "set[str]"], "list[RouteDecision]"]
+"""Decides about facts under a generation; the ids are of facts whose slot holds another value in the weights."""
 
 
 @dataclass(frozen=True)
@@ -64,28 +66,43 @@ class IngestReceipt:
 class AgentMemory:
     """Store, models, router and recall of one profile, opened for reading or by one process for writing."""
 
-    def __init__(self, settings: Settings, memory: ExternalMemory, models: LoadedModels) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        memory: ExternalMemory,
+        models: LoadedModels,
+        admission: Admission | None = None,
+    ) -> None:
         self.settings = settings
         self.memory = memory
         self.models = models
+        self._decide = admission or self._by_router
         self._recall: Recall | None = None
         self._router: tuple[int, CascadeRouter] | None = None
 
     @classmethod
-    def open(cls, settings: Settings, *, writer: bool = False, models: LoadedModels | None = None) -> Self:
+    def open(
+        cls,
+        settings: Settings,
+        *,
+        writer: bool = False,
+        models: LoadedModels | None = None,
+        admission: Admission | None = None,
+    ) -> Self:
         """Open the store of these settings.
 
         Args:
             settings: Profile, store path, prices.
             writer: Whether facts will be ingested; only one process may write at a time.
             models: Models already loaded; by default those that this process shares.
+            admission: Decides in the router's place what is stored.
 
         Raises:
             StoreError: There is no store (readers) or it does not fit the settings.
             StoreBusyError: Another process is writing.
         """
         models = models or shared_models(settings.models)
-        return cls(settings, open_store(settings, writer=writer, models=models), models)
+        return cls(settings, open_store(settings, writer=writer, models=models), models, admission)
 
     def close(self) -> None:
         """Close the store; harmless twice."""
@@ -186,15 +203,14 @@ class AgentMemory:
     def _route(self, facts: list[Fact], run_id: str) -> list[RouteDecision]:
         if not facts:
             return []
-        router = self.router
-        decisions = router.decide(
-            facts,
-            self.memory.generations.current().number,
-            conflicting_ids=self._conflicting(facts),
-            learnt_ids=in_scope(router.large_model, facts),
-        )
+        decisions = self._decide(facts, self.memory.generations.current().number, self._conflicting(facts))
         self.memory.route(decisions, run_id)
         return decisions
+
+    def _by_router(self, facts: list[Fact], generation: int, conflicting: set[str]) -> list[RouteDecision]:
+        router = self.router
+        learnt = in_scope(router.large_model, facts)
+        return router.decide(facts, generation, conflicting_ids=conflicting, learnt_ids=learnt)
 
     def _conflicting(self, facts: Sequence[Fact]) -> set[str]:
         """Return the facts whose slot holds another value that the weights believe."""

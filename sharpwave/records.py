@@ -258,7 +258,10 @@ class AnswerOrigin(StrEnum):
 
 
 class RecallAnswer(Record):
-    """An answer with its provenance: the carrier used and the ids of the facts that were read."""
+    """An answer with its provenance: the carrier used and the ids of the facts that were read.
+
+    `tokens_read` counts the tokens of all prompts that were put for it, the shared worked examples left out.
+    """
 
     question: str
     text: str
@@ -267,3 +270,4 @@ class RecallAnswer(Record):
     similarity: float | None = None
     lowest_token_prob: float
     generation: int
+    tokens_read: int = 0
