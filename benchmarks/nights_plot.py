@@ -1,4 +1,6 @@
-"""Draw what a row of nights leaves: what was proven and is still answered, and what was known and is.
+"""Draw what rows of nights leave: what was proven and is still answered, and what was known and is.
+
+A line is the mean over the seeds, the band around it reaches from the lowest to the highest of them.
 
 .venv/bin/python benchmarks/nights_plot.py consolidation.json --out docs/nights.svg
 """
@@ -25,13 +27,18 @@ def main(
     figures: Annotated[Path, typer.Argument(help="What consolidation_nights.py wrote.")],
     out: Annotated[Path, typer.Option(help="SVG file.")] = Path("nights.svg"),
 ) -> None:
-    """Draw the row of nights of one run."""
+    """Draw the rows of nights of one run."""
     nights: list[dict[str, Any]] = json.loads(figures.read_text(encoding="utf-8"))["nights"]
     figure, axes = canvas(right=0.97, bottom=0.34)
     for key, label, colour, marker in _LINES:
-        points = [(night["night"], _value(night, key)) for night in nights]
-        known = [(x, y) for x, y in points if y is not None]
-        axes.plot(*zip(*known, strict=True), color=colour, marker=marker, markersize=4, lw=1.6, label=label)
+        points: dict[int, list[float]] = {}
+        for night in nights:
+            if (value := _value(night, key)) is not None:
+                points.setdefault(night["night"], []).append(value)
+        means = [sum(values) / len(values) for values in points.values()]
+        lows, highs = ([end(values) for values in points.values()] for end in (min, max))
+        axes.plot(list(points), means, color=colour, marker=marker, markersize=4, lw=1.6, label=label)
+        axes.fill_between(list(points), lows, highs, color=colour, alpha=0.18, lw=0)
     axes.set_ylim(0, 1.04)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.19), frameon=False, fontsize=8)
     finish(axes, xlabel="night", ylabel="share of facts", percent="y")
