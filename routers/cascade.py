@@ -6,7 +6,7 @@ Prices lie outside the scores: the heads bring calibrated ones, and the caller m
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,12 @@ from routers.stage_heads import ACTIONS, Prices, StageScores
 from sharpwave.records import RouteAction, RouteDecision, RouteStage
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from carriers.text_model import TextModel
     from routers.heads import RouterHeads
     from sharpwave.records import Fact
+    from sharpwave.settings import Stages
 
 _BELIEFS = {
     RouteAction.WRITE_NEW: "the model does not seem to know it",
@@ -69,6 +72,16 @@ class _Verdict:
         return f"{figures} by the {self.stage.value} model: {belief}"
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """Scores, gate values [facts], the places at which the large model was asked, and costs [facts]."""
+
+    scores: StageScores
+    gate: NDArray[np.float64]
+    asked: Sequence[int]
+    flops: NDArray[np.float64]
+
+
 class CascadeRouter:
     """Decides about facts with a small and a large model. Keeps no state between calls.
 
@@ -82,6 +95,7 @@ class CascadeRouter:
         update_price: Probability of an update above which a fact is stored whatever its gain; None takes the
             calibrated price, 1 never stores for this reason.
         use_self_probe: Whether a fact's own question may be asked; without, its text alone is judged.
+        stages: `both` is the cascade; `small` never asks the large model, `large` asks it alone.
     """
 
     def __init__(
@@ -94,6 +108,7 @@ class CascadeRouter:
         escalation_price: float | None = None,
         update_price: float | None = None,
         use_self_probe: bool = True,
+        stages: Stages = "both",
     ) -> None:
         self.small_model = small_model
         self.large_model = large_model
@@ -102,6 +117,7 @@ class CascadeRouter:
         self.escalation_price = escalation_price
         self.update_price = update_price
         self.use_self_probe = use_self_probe
+        self.stages = stages
 
     def decide(
         self,
@@ -124,13 +140,48 @@ class CascadeRouter:
         """
         if not facts:
             return []
-        limit = self._limit(self.heads.small_limit)
         kinds = [usable_evidence(fact, self._limit(Evidence.PROBE)) for fact in facts]
         prices = [self._prices(kind) for kind in kinds]
+        if self.stages == "large":
+            scores, costs = self._ask_large(facts)
+            judged = _Judged(scores, np.zeros(len(facts)), range(len(facts)), np.array(costs))
+        else:
+            judged = self._screened(facts, kinds, prices, conflicting_ids, learnt_ids, on_count)
+        asked = set(judged.asked)
+        verdicts = [
+            _Verdict(
+                fact_id=fact.id,
+                stage=RouteStage.LARGE if place in asked else RouteStage.SMALL,
+                class_probs=tuple(float(prob) for prob in judged.scores.class_probs[place]),
+                expected_gain=float(judged.scores.gain[place]),
+                gate_value=float(judged.gate[place]),
+                prices=prices[place],
+                evidence=kinds[place],
+                flops=float(judged.flops[place]),
+                is_conflict=fact.id in conflicting_ids,
+            )
+            for place, fact in enumerate(facts)
+        ]
+        return [self._decision(verdict, generation) for verdict in verdicts]
+
+    def _screened(
+        self,
+        facts: Sequence[Fact],
+        kinds: Sequence[Evidence],
+        prices: Sequence[Prices],
+        conflicting_ids: Collection[str],
+        learnt_ids: Collection[str],
+        on_count: OnCount | None,
+    ) -> _Judged:
+        """Let the small model look at all facts and the large one at those that are worth it."""
+        limit = self._limit(self.heads.small_limit)
         seen = observe(self.small_model, facts, limit, on_count)
         rows = [item.groups for item in seen]
         small = self.heads.small.score(rows, limit)
         gate = self.heads.gate_values(rows, small, kinds)
+        flops = np.array([item.flops(limit) for item in seen])
+        if self.stages == "small":
+            return _Judged(small, gate, (), flops)
         asked = [
             place
             for place, fact in enumerate(facts)
@@ -138,26 +189,8 @@ class CascadeRouter:
             and (fact.id in learnt_ids or gate[place] > prices[place].escalation)
         ]
         large, costs = self._ask_large([facts[place] for place in asked])
-        spent = np.array([item.flops(limit) for item in seen])
-        spent[asked] += costs
-        scores = _overlaid(small, large, asked)
-        verdicts = [
-            _Verdict(
-                fact_id=fact.id,
-                stage=RouteStage.SMALL,
-                class_probs=tuple(float(prob) for prob in scores.class_probs[place]),
-                expected_gain=float(scores.gain[place]),
-                gate_value=float(gate[place]),
-                prices=prices[place],
-                evidence=kinds[place],
-                flops=float(spent[place]),
-                is_conflict=fact.id in conflicting_ids,
-            )
-            for place, fact in enumerate(facts)
-        ]
-        for place in asked:
-            verdicts[place] = replace(verdicts[place], stage=RouteStage.LARGE)
-        return [self._decision(verdict, generation) for verdict in verdicts]
+        flops[asked] += costs
+        return _Judged(_overlaid(small, large, asked), gate, asked, flops)
 
     def large_only_flops(self, facts: Sequence[Fact]) -> list[float]:
         """Return for each fact what the large model alone would have cost; no pass is made.

@@ -157,6 +157,7 @@ class AgentMemory:
             escalation_price=chosen.escalation_price,
             update_price=chosen.update_price,
             use_self_probe=chosen.use_self_probe,
+            stages=chosen.stages,
         )
 
     def ask(

@@ -108,6 +108,10 @@ class RecallSettings(SettingsGroup):
     """Who is believed when store and weights differ."""
 
 
+Stages = Literal["both", "small", "large"]
+"""Which models of the router judge facts."""
+
+
 class RouterSettings(SettingsGroup):
     """Which heads route facts, and at what prices."""
 
@@ -121,6 +125,8 @@ class RouterSettings(SettingsGroup):
     """Probability of an update above which a fact is stored whatever its gain; null takes the calibrated price."""
     use_self_probe: bool = True
     """Whether a fact that comes with a question is also judged by trying to answer that question."""
+    stages: Stages = "both"
+    """Who judges: both (the small model, and the large one where the gate says so), small alone or large alone."""
 
     @property
     def heads_folder(self) -> Path:

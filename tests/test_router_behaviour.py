@@ -457,3 +457,19 @@ def test_repeats_write_nothing_and_cost_nothing():
     decision = repeat_decision("f" * 32, 4, "v1")
     assert (decision.action, decision.stage) == (RouteAction.NON_WRITE, RouteStage.REPEAT)
     assert (decision.flops, decision.generation, decision.router_version) == (0.0, 4, "v1")
+
+
+def test_one_model_alone_decides_and_is_charged_alone(small, large, heads, facts):
+    both, small_alone, large_alone = (
+        CascadeRouter(small, large, heads, stages=stages) for stages in ("both", "small", "large")
+    )
+    learnt = {facts[2].id}
+    assert {item.stage for item in small_alone.decide(facts, 0, learnt_ids=learnt)} == {RouteStage.SMALL}
+    decisions = large_alone.decide(facts, 0, conflicting_ids={facts[4].id})
+    assert {item.stage for item in decisions} == {RouteStage.LARGE}
+    assert [item.flops for item in decisions] == pytest.approx(both.large_only_flops(facts))
+    assert decisions[4].action is RouteAction.WRITE_UPDATE
+    always = CascadeRouter(small, large, heads, escalation_price=-1e9).decide(facts, 0)
+    assert [item.expected_gain for item in decisions] == pytest.approx(
+        [item.expected_gain for item in always], abs=1e-3
+    )
