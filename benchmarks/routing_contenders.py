@@ -15,6 +15,7 @@ import numpy as np
 
 from carriers.text_model import FloatArray, TextModel, TokenIds, judged_places, padded, split_by_row
 from carriers.torch_engine import PrefixCaches, pooled_layers
+from eval.admission import ModelJudge
 from routers.cascade import CascadeRouter
 from serving.agent_memory import AgentMemory
 from serving.front_door import FrontDoor
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 _PLAIN_ROWS = 16
 _GROUPED = 64
-_VERDICT_TOKENS = 4
-_JUDGE = (
-    "Here is a fact: {text}\nDo you know this fact already, so that you could answer questions about it by yourself? "
-    "Answer with one word, yes or no."
-)
 
 
 class PlainEngine:
@@ -208,19 +204,10 @@ def _on_plain(settings: Settings, heads: RouterHeads) -> Decide:
 def _judge(settings: Settings, heads: RouterHeads) -> Decide:
     """The small model is asked in words whether it knows the fact; anything but yes stores it."""
     del heads
-    model = LoadedModels(settings.models.model_copy(update={"engine": "torch"})).small
-    template = getattr(model.tokenizer, "chat_template", None)
-
-    def prompt(fact: Fact) -> str:
-        asked = _JUDGE.format(text=fact.text)
-        if not template:
-            return f"{asked}\nAnswer:"
-        turns = [{"role": "user", "content": asked}]
-        return str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+    judge = ModelJudge(LoadedModels(settings.models.model_copy(update={"engine": "torch"})).small)
 
     def decide(facts: Sequence[Fact]) -> list[dict[str, Any]]:
-        verdicts = model.answer([prompt(fact) for fact in facts], "", _VERDICT_TOKENS)
-        return [{"is_write": not item.text.strip().lower().startswith("yes")} for item in verdicts]
+        return [{"is_write": not is_known} for is_known in judge.says_known(facts)]
 
     return decide
 
