@@ -173,6 +173,20 @@ def arm_figures(name: str, rows: Iterable[AnswerRow], storage: float, seed: int)
     )
 
 
+def reading_figures(name: str, rows: Iterable[AnswerRow]) -> dict[str, float | None]:
+    """Return an arm's EM with oracle retrieval, recall@k and tokens per question; None where nothing tells."""
+    own = [row for row in rows if row.arm == name]
+    oracle = [row.correct for row in own if row.read == "oracle"]
+    real = headline_rows(own, name)
+    found = [row.found for row in real if row.found is not None]
+    tokens = [row.tokens for row in real if row.tokens is not None]
+    return {
+        "em_oracle": mean_em(oracle) if oracle else None,
+        "recall_at_k": mean_em(found) if found else None,
+        "tokens_per_question": sum(tokens) / len(tokens) if tokens else None,
+    }
+
+
 def run_metrics(
     answers: Sequence[AnswerRow],
     arms: Sequence[ArmFigures],

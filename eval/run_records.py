@@ -31,6 +31,7 @@ ANSWERS_FILE = "answers.jsonl"
 
 SHARPWAVE_ARM = "sharpwave"
 FULL_STORE_ARM = "full_store"
+FULL_STORE_ARBITER_ARM = "full_store_arbiter"
 NO_MEMORY_ARM = "no_memory"
 RANDOM_ARM = "random"
 NOVELTY_ARM = "novelty"
@@ -44,6 +45,7 @@ ORACLE_ADMISSION_ARM = "oracle_admission"
 HEADLINE_ARMS = (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
 ALL_ARMS = (
     *HEADLINE_ARMS,
+    FULL_STORE_ARBITER_ARM,
     NOVELTY_ARM,
     RECENCY_ARM,
     LLM_JUDGE_ARM,
