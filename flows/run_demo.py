@@ -8,7 +8,7 @@ from pathlib import Path
 from prefect import flow
 
 from eval.run_records import RunMetrics
-from flows.benchmark_memory import benchmark_memory
+from flows.run_stream import run_stream
 from sharpwave.errors import InputError
 
 _MARK = "flows"
@@ -33,4 +33,4 @@ def run_demo(
         if not (run / _MARK).is_dir():
             raise InputError("is not empty and is no former run; give another --out", file=out)
         shutil.rmtree(run)
-    return benchmark_memory(out, seed, size, profile, overrides, config)
+    return run_stream(out, seed, size, profile, overrides, config)

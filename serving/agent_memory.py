@@ -10,6 +10,7 @@ with AgentMemory.open(load_settings("embedded"), writer=True) as memory:
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,18 +41,23 @@ Admission = Callable[["list[Fact]", int, "set[str]"], "list[RouteDecision]"]
 
 @dataclass(frozen=True)
 class IngestBatch:
-    """What became of one batch: its facts in order, whether each was new, and the decisions that were taken."""
+    """What became of one batch: its facts in order, whether each was new, and the decisions that were taken.
+
+    `routing_seconds` went by until all of the batch had been decided, storing left out.
+    """
 
     facts: tuple[Fact, ...]
     observations: tuple[Observation, ...]
     decisions: tuple[RouteDecision, ...]
+    routing_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class IngestReceipt:
     """What became of a stream of facts; `actions` counts decisions by action, `stages` by who decided.
 
-    Every observed fact is either new, a repeat, or returning: superseded earlier, and now current again.
+    Every observed fact is either new, a repeat, or returning: superseded earlier, and now current again. The
+    `routing_seconds` are those in which the decisions were taken.
     """
 
     observed: int
@@ -61,6 +67,7 @@ class IngestReceipt:
     actions: dict[str, int]
     stages: dict[str, int]
     router_flops: float
+    routing_seconds: float
 
 
 class AgentMemory:
@@ -184,8 +191,8 @@ class AgentMemory:
             observations = self.memory.observe(batch, run_id)
             waiting = {item.fact_id for item in observations if item.needs_routing}
             unique = {fact.id: fact for fact in batch if fact.id in waiting}
-            decisions = self._route(list(unique.values()), run_id)
-            done = IngestBatch(tuple(batch), tuple(observations), tuple(decisions))
+            decisions, seconds = self._route(list(unique.values()), run_id)
+            done = IngestBatch(tuple(batch), tuple(observations), tuple(decisions), seconds)
             tally.add(done)
             if on_batch is not None:
                 on_batch(done)
@@ -196,17 +203,21 @@ class AgentMemory:
         for start in range(0, len(pending), FACTS_PER_BATCH):
             stored = self.memory.ledger.facts(pending[start : start + FACTS_PER_BATCH])
             facts = [item.words for item in stored if item.words is not None]
-            done = IngestBatch(tuple(facts), (), tuple(self._route(facts, run_id)))
+            decisions, seconds = self._route(facts, run_id)
+            done = IngestBatch(tuple(facts), (), tuple(decisions), seconds)
             tally.add(done)
             if on_batch is not None:
                 on_batch(done)
 
-    def _route(self, facts: list[Fact], run_id: str) -> list[RouteDecision]:
+    def _route(self, facts: list[Fact], run_id: str) -> tuple[list[RouteDecision], float]:
+        """Decide about facts and store what is admitted; return the decisions and the seconds they took."""
         if not facts:
-            return []
+            return [], 0.0
+        begun = time.perf_counter()
         decisions = self._decide(facts, self.memory.generations.current().number, self._conflicting(facts))
+        seconds = time.perf_counter() - begun
         self.memory.route(decisions, run_id)
-        return decisions
+        return decisions, seconds
 
     def _by_router(self, facts: list[Fact], generation: int, conflicting: set[str]) -> list[RouteDecision]:
         router = self.router
@@ -240,10 +251,11 @@ class _Tally:
         self._observed = self._new = self._returning = 0
         self._actions: Counter[str] = Counter()
         self._stages: Counter[str] = Counter()
-        self._flops = 0.0
+        self._flops = self._seconds = 0.0
 
     def add(self, batch: IngestBatch) -> None:
         self._observed += len(batch.observations)
+        self._seconds += batch.routing_seconds
         new = {item.fact_id for item in batch.observations if item.is_new}
         self._new += len(new)
         self._returning += len({item.fact_id for item in batch.observations if item.needs_routing} - new)
@@ -256,5 +268,11 @@ class _Tally:
         counts: dict[str, Any] = {"actions": dict(self._actions), "stages": dict(self._stages)}
         repeats = self._observed - self._new - self._returning
         return IngestReceipt(
-            self._observed, self._new, repeats, self._returning, router_flops=self._flops, **counts
+            self._observed,
+            self._new,
+            repeats,
+            self._returning,
+            router_flops=self._flops,
+            routing_seconds=self._seconds,
+            **counts,
         )

@@ -44,6 +44,7 @@ class IngestSummary(Record):
     stages: dict[str, int]
     escalation_rate: float
     router_flops: float
+    routing_seconds: float
     seconds: float
     drift_warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -102,6 +103,7 @@ def ingest_file(
         stages=receipt.stages,
         escalation_rate=receipt.stages.get(RouteStage.LARGE, 0) / routed if routed else 0.0,
         router_flops=receipt.router_flops,
+        routing_seconds=receipt.routing_seconds,
         seconds=time.perf_counter() - started,
         drift_warnings=log.drift.measure().warnings,
         notes=tuple(reading.notes),

@@ -4,6 +4,7 @@
 <run>/stream/questions-01.jsonl  what is asked after it
 <run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone
 <run>/stream/step-01.json        where everything stood
+<run>/arms/NAME/answers-01.jsonl what one arm answered, and step-01.json how it stood, until the step is finished
 """
 
 from __future__ import annotations
@@ -14,21 +15,35 @@ from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from eval.run_records import AnswerRow, StepRecord, write_atomically
+from eval.reading import AskedQuestion, present_questions
+from eval.run_records import AnswerRow, NetBytes, StepRecord, write_atomically
 from eval.streams import StreamStep
 from sharpwave.records import Fact, Record
 
 _M = TypeVar("_M", bound=BaseModel)
 
 
-class AskedQuestion(Record):
-    """A question of the stream with what an answer row needs."""
+class RoutingCost(Record):
+    """What deciding about the facts of one step cost one arm.
 
-    fact_id: str
-    question: str
-    answers: tuple[str, ...]
-    kind: str
-    group: str
+    `large_only_flops` is what the large router alone would have cost for the same facts; `seconds` went by for `timed`
+    of the `routed` facts.
+    """
+
+    routed: int
+    escalated: int
+    flops: float
+    large_only_flops: float
+    seconds: float
+    timed: int
+
+
+class ArmStep(Record):
+    """How an arm stood when it was asked after a step; `cost` is None where nothing decides."""
+
+    held: int
+    net_bytes: NetBytes | None = None
+    cost: RoutingCost | None = None
 
 
 class StreamFiles:
@@ -65,21 +80,48 @@ class StreamFiles:
             ]
             _write_lines(self._questions(step.index), asked)
 
+    def arrived(self, step: int) -> list[Fact]:
+        """Return what arrives in a step, in order."""
+        return _read_lines(self.facts_file(step), Fact)
+
+    def arrivals(self, steps: int) -> list[Fact]:
+        """Return what arrives in the first `steps` steps, in order, repeats included."""
+        return [fact for step in range(steps) for fact in self.arrived(step)]
+
     def facts(self, steps: int) -> list[Fact]:
         """Return the distinct facts of the first `steps` steps, in order of first arrival."""
         found: dict[str, Fact] = {}
-        for step in range(steps):
-            for fact in _read_lines(self.facts_file(step), Fact):
-                found.setdefault(fact.id, fact)
+        for fact in self.arrivals(steps):
+            found.setdefault(fact.id, fact)
         return list(found.values())
-
-    def arrivals(self, steps: int) -> int:
-        """Return how many facts arrived in the first `steps` steps, repeats counted."""
-        return sum(len(_read_lines(self.facts_file(step), Fact)) for step in range(steps))
 
     def questions(self, step: int) -> list[AskedQuestion]:
         """Return what is asked after a step."""
         return _read_lines(self._questions(step), AskedQuestion)
+
+    def questions_by_fact(self) -> dict[str, list[AskedQuestion]]:
+        """Return all questions of the stream about what holds when they are asked, by the fact they ask about."""
+        found: dict[str, list[AskedQuestion]] = {}
+        for step in range(self.step_count):
+            for asked in present_questions(self.questions(step)):
+                found.setdefault(asked.fact_id, []).append(asked)
+        return found
+
+    def arm_step(self, arm: str, step: int) -> ArmStep | None:
+        """Return how an arm stood at a step, None if it has not been asked yet."""
+        path = self._arm_folder(arm) / f"step-{step + 1:02d}.json"
+        return ArmStep.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def arm_answers(self, arm: str, step: int) -> list[AnswerRow]:
+        """Return what an arm answered at a step."""
+        return _read_lines(self._arm_folder(arm) / f"answers-{step + 1:02d}.jsonl", AnswerRow)
+
+    def finish_arm(self, arm: str, step: int, stood: ArmStep, rows: Sequence[AnswerRow]) -> None:
+        """Keep an arm's answers at a step and then how it stood."""
+        folder = self._arm_folder(arm)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_lines(folder / f"answers-{step + 1:02d}.jsonl", rows)
+        write_atomically(folder / f"step-{step + 1:02d}.json", stood.model_dump_json(indent=2).encode())
 
     def record(self, step: int) -> StepRecord | None:
         """Return the record of a step, None if it has not been finished."""
@@ -104,6 +146,9 @@ class StreamFiles:
     def write_answers(self, step: int, rows: Sequence[AnswerRow], suffix: str) -> None:
         """Keep answers outside a step's own."""
         _write_lines(self.answers_file(step, suffix), rows)
+
+    def _arm_folder(self, arm: str) -> Path:
+        return self.run / "arms" / arm
 
     def _questions(self, step: int) -> Path:
         return self.folder / f"questions-{step + 1:02d}.jsonl"

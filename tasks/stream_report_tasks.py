@@ -10,13 +10,18 @@ from consolidation import night_folder
 from consolidation.night_folder import NightFolder
 from consolidation.probes import failed_probes, why_not_proven
 from consolidation.records import FactTargets, NightPlan, NightReport, NightVerdict
-from eval.metrics import arm_figures, mean_em, routing_cost_ratio, run_metrics
+from eval.metrics import (
+    arm_figures,
+    mean_em,
+    reading_figures,
+    routing_cost_ratio,
+    run_metrics,
+    storage_ratio,
+)
 from eval.plots import write_pngs
+from eval.protocol_check import check_protocol
 from eval.report import write_report
 from eval.run_records import (
-    FULL_STORE_ARM,
-    NO_MEMORY_ARM,
-    RANDOM_ARM,
     SHARPWAVE_ARM,
     AnswerRow,
     ArmFigures,
@@ -34,41 +39,60 @@ from serving.store_status import measure_bytes
 from sharpwave.records import RouteDecision, RouteStage
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
-from tasks.stream_files import StreamFiles
+from tasks.stream_files import RoutingCost, StreamFiles
 from tasks.stream_sizes import STREAM_SIZES, StreamSize
 from tasks.stream_tasks import escalation_share, stream_decisions
 from tasks.tracking import joined_run
 
 
 def finish_run(
-    settings_path: str, run_folder: str, size: str, seed: int, wall_seconds: float, mlflow_run_id: str | None
+    settings_path: str,
+    run_folder: str,
+    size: str,
+    seed: int,
+    arms: list[str],
+    wall_seconds: float,
+    mlflow_run_id: str | None,
 ) -> RunMetrics:
-    """Gather what the steps left, write records, page and plots, and log them."""
+    """Gather what the steps left, write records, page and plots, and log them.
+
+    Raises:
+        InputError: An arm knows answers that it cannot have.
+    """
     settings, run = read_settings(settings_path), Path(run_folder)
     with AgentMemory.open(settings) as memory:
-        whole = _whole_run(memory, run, STREAM_SIZES[size], seed, wall_seconds)
+        whole = _whole_run(memory, run, STREAM_SIZES[size], seed, arms, wall_seconds)
     write_run(run, whole)
     page = write_report(whole, run)
     plots = write_pngs(whole, run / "plots")
     with joined_run(settings, mlflow_run_id) as tracker:
         figures = whole.metrics.model_dump().items()
         tracker.log_metrics({name: float(value) for name, value in figures if isinstance(value, int | float)})
+        for arm in whole.arms:
+            tracker.log_metrics(_tracked(arm))
         for path in (page, run / "metrics.json", run / "decisions.jsonl", run / "answers.jsonl", *plots):
             tracker.log_artifact(path)
     return whole.metrics
 
 
-def _whole_run(memory: AgentMemory, run: Path, size: StreamSize, seed: int, wall_seconds: float) -> Run:
+def _tracked(arm: ArmFigures) -> dict[str, float]:
+    values = arm.model_dump(exclude={"name", "net_bytes"}, exclude_none=True)
+    if arm.net_bytes is not None:
+        values["net_bytes"] = arm.net_bytes.total
+    return {f"arm_{arm.name}_{name}": float(value) for name, value in values.items()}
+
+
+def _whole_run(
+    memory: AgentMemory, run: Path, size: StreamSize, seed: int, names: list[str], wall_seconds: float
+) -> Run:
     settings, files = memory.settings, StreamFiles(run)
     records = [record for step in range(files.step_count) if (record := files.record(step)) is not None]
     answers = [row for step in range(files.step_count) for row in files.answers(step)]
+    check_protocol(answers)
     decisions = stream_decisions(settings, run, files.step_count)
     nights = [_night_summary(memory, files, run, step) for step in size.nights_after]
     told = tuple(night for night in nights if night is not None)
-    arms = tuple(
-        _arm(name, answers, records, seed)
-        for name in (SHARPWAVE_ARM, FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM)
-    )
+    arms = tuple(_arm(name, files, answers, records[-1], told, seed) for name in names)
     metrics = run_metrics(
         answers,
         arms,
@@ -105,10 +129,38 @@ def _config(memory: AgentMemory, run: Path, seed: int) -> RunConfig:
     )
 
 
-def _arm(name: str, answers: list[AnswerRow], records: list[StepRecord], seed: int) -> ArmFigures:
-    last = records[-1]
-    storage = {FULL_STORE_ARM: 1.0, NO_MEMORY_ARM: 0.0}.get(name, last.storage_ratio)
-    return arm_figures(name, answers, storage, seed)
+def _arm(
+    name: str,
+    files: StreamFiles,
+    answers: list[AnswerRow],
+    last: StepRecord,
+    nights: tuple[ConsolidationSummary, ...],
+    seed: int,
+) -> ArmFigures:
+    """Return the figures of one arm; only the memory itself has nights."""
+    stood = [item for step in range(files.step_count) if (item := files.arm_step(name, step)) is not None]
+    costs = [item.cost for item in stood if item.cost is not None]
+    figures = arm_figures(name, answers, storage_ratio(stood[-1].held, last.n_distinct), seed)
+    counted = nights if name == SHARPWAVE_ARM else ()
+    return figures.model_copy(
+        update={
+            **reading_figures(name, answers),
+            **(_routing_figures(costs) if costs else {}),
+            **{key: sum(getattr(night, key) for night in counted) for key in _NIGHT_COUNTS if counted},
+            "net_bytes": stood[-1].net_bytes,
+        }
+    )
+
+
+def _routing_figures(costs: list[RoutingCost]) -> dict[str, float]:
+    routed, timed = (sum(getattr(cost, key) for cost in costs) for key in ("routed", "timed"))
+    return {
+        "escalation_rate": sum(cost.escalated for cost in costs) / routed if routed else 0.0,
+        "routing_cost_ratio": routing_cost_ratio(
+            sum(cost.flops for cost in costs), sum(cost.large_only_flops for cost in costs)
+        ),
+        "routing_seconds": sum(cost.seconds for cost in costs) / timed if timed else 0.0,
+    }
 
 
 def _large_only_flops(memory: AgentMemory, decisions: list[RouteDecision]) -> float:
@@ -218,5 +270,7 @@ def night_run_id(run: Path, step: int) -> str:
     """Return the run id of the consolidation after a step."""
     return f"{run.name}-night-{step + 1:02d}"
 
+
+_NIGHT_COUNTS = ("internalised", "damaged", "readmitted")
 
 finish_run_task = side_effect_task(finish_run)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StreamSize:
-    """A stream's measures; `nights_after` are step numbers, from 0, after which a consolidation runs."""
+    """A stream's measures; `nights_after` are step numbers, from 0, after which a consolidation runs.
+
+    `overrides` are settings that belong to the size; the user's own go before them.
+    """
 
     n_facts: int
     steps: int
     questions_per_step: int
     nights_after: tuple[int, ...]
+    overrides: tuple[str, ...] = ()
 
 
 STREAM_SIZES = {

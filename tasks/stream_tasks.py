@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from carriers.store_layout import open_generations, open_ledger
 from consolidation.anchors import read_anchors
-from eval.arms import Arm, NoMemoryArm, PlainStore, RecallArm, full_store_arm, random_arm
-from eval.metrics import storage_ratio
-from eval.run_records import FULL_STORE_ARM, RANDOM_ARM, SHARPWAVE_ARM, AnswerRow, StepRecord
+from eval.corpora.stable_draw import StableDraw
+from eval.metrics import headline_rows, mean_em, storage_ratio
+from eval.reading import present_questions, read_oracle, read_real, read_weights
+from eval.run_records import SHARPWAVE_ARM, AnswerRow, StepRecord
 from eval.streams import build_stream
-from serving.agent_memory import AgentMemory
 from serving.loaded_models import shared_models
-from sharpwave.matching import exact_match, token_f1
 from sharpwave.progress import current_progress
 from sharpwave.records import FactStatus, RouteDecision, RouteStage
 from sharpwave.settings import Settings
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
-from tasks.stream_files import AskedQuestion, StreamFiles
+from tasks.stream_arms import ArmPlace, open_arm, step_run_id
+from tasks.stream_files import ArmStep, StreamFiles
 from tasks.stream_sizes import STREAM_SIZES
 from tasks.tracking import joined_run
 
+_ASKED_AROUND_NIGHT = 200
 _KNOWN_PER_FACT = 0.5  # a third of the stream is known, and changes need known facts to change
 
 
@@ -58,122 +60,103 @@ def _known_ids(settings: Settings, n_facts: int, seed: int) -> set[str]:
     return {known.item.id for known in found}
 
 
-def ask_step(settings_path: str, run_folder: str, step: int, mlflow_run_id: str | None) -> StepRecord:
-    """Ask the questions of a step in every arm and keep the answers; a finished step is not asked again."""
+def ask_arm(settings_path: str, run_folder: str, step: int, name: str, oracle: bool) -> None:
+    """Ask one arm the questions of a step and keep the answers; an arm that was asked is not asked again.
+
+    Every arm reads what it finds, and the memory's weights are also asked alone. With `oracle` each arm is asked a
+    second time and handed the right fact where it holds it.
+    """
+    files = StreamFiles(Path(run_folder))
+    if files.record(step) is not None or files.arm_step(name, step) is not None:
+        return
+    place = ArmPlace(read_settings(settings_path), files, step)
+    questions = files.questions(step)
+    texts = {fact.id: fact.text for fact in place.facts}
+    current_progress().stage(
+        f"step {step + 1} of {files.step_count}: {name.replace('_', ' ')}", len(questions)
+    )
+    with open_arm(name, place) as opened:
+        rows = read_real(opened.arm, step, questions, texts)
+        if oracle:
+            rows += read_oracle(opened.arm, step, questions, texts)
+        if name == SHARPWAVE_ARM:
+            rows += read_weights(opened.arm, step, questions)
+        current_progress().advance(len(questions))
+        stood = ArmStep(held=len(opened.arm.held), net_bytes=opened.arm.net_bytes, cost=opened.cost)
+    files.finish_arm(name, step, stood, rows)
+
+
+def close_step(
+    settings_path: str, run_folder: str, step: int, arms: list[str], mlflow_run_id: str | None
+) -> StepRecord:
+    """Gather what the arms answered after a step, keep it and log the points of the curves."""
     files = StreamFiles(Path(run_folder))
     former = files.record(step)
     if former is not None:
         return former
     settings = read_settings(settings_path)
-    questions = files.questions(step)
-    facts = files.facts(step + 1)
-    current_progress().stage(f"asking after step {step + 1}", len(questions) * 4)
-    with AgentMemory.open(settings) as memory, joined_run(settings, mlflow_run_id) as tracker:
-        hot = memory.memory.ledger.counts()[FactStatus.HOT]
-        rows: dict[str, list[AnswerRow]] = {}
-        for arm in _arms(memory, Path(run_folder), settings, hot, step, files):
-            rows[arm.name] = answer_rows(arm, step, questions)
-            current_progress().advance(len(questions))
-            close_arm(arm)
-        record = _step_record(
-            step, files, facts_count=len(facts), hot=hot, rows=rows, memory=memory, settings=settings
-        )
+    rows = {name: files.arm_answers(name, step) for name in arms}
+    stood = {name: _stood(files, name, step) for name in rows}
+    facts_count = len(files.facts(step + 1))
+    hot = stood[SHARPWAVE_ARM].held
+    weights = [row.correct for row in rows[SHARPWAVE_ARM] if row.read == "weights"]
+    with open_ledger(settings.store.path) as ledger:
+        generation = open_generations(settings.store.path, ledger).current().number
+    record = StepRecord(
+        step=step,
+        n_observed=len(files.arrivals(step + 1)),
+        n_distinct=facts_count,
+        hot=hot,
+        storage_ratio=storage_ratio(hot, facts_count),
+        em={name: _em(headline_rows(own, name)) for name, own in rows.items()},
+        em_weights=mean_em(weights) if weights else None,
+        held={name: item.held for name, item in stood.items()},
+        escalation_rate=escalation_share(stream_decisions(settings, files.run, step + 1)),
+        generation=generation,
+        n_questions=len(headline_rows(rows[SHARPWAVE_ARM], SHARPWAVE_ARM)),
+    )
+    with joined_run(settings, mlflow_run_id) as tracker:
         tracker.log_metrics(_curves(record), record.n_observed)
     files.finish_step(record, [row for group in rows.values() for row in group])
     return record
 
 
-def ask_around_night(settings_path: str, run_folder: str, step: int, when: str) -> float:
-    """Ask the memory alone all questions so far, `before` or `after` a night; return the exact match.
+def _stood(files: StreamFiles, name: str, step: int) -> ArmStep:
+    stood = files.arm_step(name, step)
+    if stood is None:
+        raise AssertionError(f"the arm {name} was not asked after step {step + 1}")
+    return stood
 
-    Questions about facts that have been superseded are left out: their answers do not hold any more.
+
+def _em(rows: Sequence[AnswerRow]) -> float | None:
+    return mean_em([row.correct for row in rows]) if rows else None
+
+
+def ask_around_night(settings_path: str, run_folder: str, step: int, when: str) -> float:
+    """Ask the memory alone questions asked so far, `before` or `after` a night; return the exact match.
+
+    Questions about facts that have been superseded are left out: their answers do not hold any more. Of more than 200
+    the same 200 are asked before and after, drawn with the seed of the run.
     """
     files = StreamFiles(Path(run_folder))
     rows = files.answers(step, f"-{when}-night")
     if not rows:
-        with AgentMemory.open(read_settings(settings_path)) as memory:
-            counts = memory.memory.ledger.counts()
-            asked = {item.question: item for number in range(step + 1) for item in files.questions(number)}
-            facts = memory.memory.ledger.facts([item.fact_id for item in asked.values()])
+        settings = read_settings(settings_path)
+        place = ArmPlace(settings, files, step)
+        with open_arm(SHARPWAVE_ARM, place) as opened, open_ledger(settings.store.path) as ledger:
+            asked = {
+                item.question: item
+                for number in range(step + 1)
+                for item in present_questions(files.questions(number))
+            }
+            facts = ledger.facts([item.fact_id for item in asked.values()])
             old = {fact.id for fact in facts if fact.status is FactStatus.SUPERSEDED}
             current = [item for item in asked.values() if item.fact_id not in old]
-            current_progress().stage(f"asking {when} the night", len(current))
-            arm = RecallArm(SHARPWAVE_ARM, memory.recall, counts[FactStatus.HOT])
-            rows = answer_rows(arm, step, current)
+            chosen = StableDraw(settings.seed, "around-night").shuffled(current, step)[:_ASKED_AROUND_NIGHT]
+            current_progress().stage(f"asking {when} the night", len(chosen))
+            rows = read_real(opened.arm, step, chosen, {fact.id: fact.text for fact in place.facts})
         files.write_answers(step, rows, f"-{when}-night")
-    return sum(row.correct for row in rows) / len(rows)
-
-
-def answer_rows(arm: Arm, step: int, questions: Sequence[AskedQuestion]) -> list[AnswerRow]:
-    """Put questions to an arm and judge its answers. The arm sees the questions only, never the answers."""
-    answers = arm.answer([asked.question for asked in questions])
-    return [
-        AnswerRow(
-            arm=arm.name,
-            step=step,
-            fact_id=asked.fact_id,
-            question=asked.question,
-            answer=asked.answers[0],
-            given=answer.text,
-            correct=exact_match(answer.text, asked.answers),
-            origin=answer.origin,
-            f1=token_f1(answer.text, asked.answers),
-            group=asked.group,
-            kind=asked.kind,
-            confidence=min(1.0, answer.lowest_token_prob),
-        )
-        for asked, answer in zip(questions, answers, strict=True)
-    ]
-
-
-def close_arm(arm: Arm) -> None:
-    """Close the store of an arm that has one of its own."""
-    if isinstance(arm, RecallArm) and isinstance(arm.recall.source, PlainStore):
-        arm.recall.source.close()
-
-
-def _arms(
-    memory: AgentMemory, run: Path, settings: Settings, hot: int, step: int, files: StreamFiles
-) -> list[Arm]:
-    reader, embedder = memory.models.reader, memory.models.embedder
-    facts = files.facts(step + 1)
-    full = full_store_arm(run / "arms" / FULL_STORE_ARM, embedder, reader, settings.recall, facts)
-    random = random_arm(
-        run / "arms" / RANDOM_ARM, embedder, reader, settings.recall, facts, count=hot, seed=settings.seed
-    )
-    return [RecallArm(SHARPWAVE_ARM, memory.recall, hot), full, NoMemoryArm(full.recall), random]
-
-
-def _step_record(
-    step: int,
-    files: StreamFiles,
-    *,
-    facts_count: int,
-    hot: int,
-    rows: dict[str, list[AnswerRow]],
-    memory: AgentMemory,
-    settings: Settings,
-) -> StepRecord:
-    em = {
-        name: sum(row.correct for row in group) / len(group) if group else None
-        for name, group in rows.items()
-    }
-    return StepRecord(
-        step=step,
-        n_observed=files.arrivals(step + 1),
-        n_distinct=facts_count,
-        hot=hot,
-        storage_ratio=storage_ratio(hot, facts_count),
-        em=em,
-        escalation_rate=escalation_share(stream_decisions(settings, files.run, step + 1)),
-        generation=memory.memory.generations.current().number,
-        n_questions=len(rows[SHARPWAVE_ARM]),
-    )
-
-
-def step_run_id(run: Path, step: int) -> str:
-    """Return the run id under which a step's facts are ingested."""
-    return f"{run.name}-step-{step + 1:02d}"
+    return mean_em([row.correct for row in rows])
 
 
 def stream_decisions(settings: Settings, run: Path, steps: int) -> list[RouteDecision]:
@@ -208,5 +191,6 @@ def _curves(record: StepRecord) -> dict[str, float]:
 
 
 lay_out_stream_task = side_effect_task(lay_out_stream)
-ask_step_task = side_effect_task(ask_step)
+ask_arm_task = side_effect_task(ask_arm)
+close_step_task = side_effect_task(close_step)
 ask_around_night_task = side_effect_task(ask_around_night)
