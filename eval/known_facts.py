@@ -54,11 +54,22 @@ def known_world_facts(
     pool = StableDraw(seed, f"known/{split}").shuffled(pool, "pool")
     likely = likely_relations(known_elsewhere)
     pool.sort(key=lambda item: item.relation not in likely)  # stable: seeded order within both parts
+    return known_among(model, pool, on_found, wanted=wanted)
+
+
+def known_among(
+    model: LanguageModel,
+    items: Sequence[CorpusFact],
+    on_found: Callable[[int], None] | None = None,
+    *,
+    wanted: int | None = None,
+) -> list[KnownWorldFact]:
+    """Ask the model the probe wordings of facts in their order, until `wanted` are known or all were asked."""
     known: list[KnownWorldFact] = []
-    for start in range(0, len(pool), _ASKED_AT_ONCE):
-        if len(known) >= wanted:
+    for start in range(0, len(items), _ASKED_AT_ONCE):
+        if wanted is not None and len(known) >= wanted:
             break
-        found = _known_among(model, pool[start : start + _ASKED_AT_ONCE])
+        found = _known_in(model, items[start : start + _ASKED_AT_ONCE])
         known += found
         if on_found is not None:
             on_found(len(found))
@@ -75,7 +86,7 @@ def likely_relations(questions: Collection[str]) -> frozenset[str]:
     return frozenset(relation for relation, size in sizes.items() if hits[relation] >= _LIKELY_SHARE * size)
 
 
-def _known_among(model: LanguageModel, items: Sequence[CorpusFact]) -> list[KnownWorldFact]:
+def _known_in(model: LanguageModel, items: Sequence[CorpusFact]) -> list[KnownWorldFact]:
     prompts = [closed_book(item.probe_question) for item in items]
     matches = model.match_answers(prompts, [item.fact.answers for item in items], CLOSED_BOOK_PREFIX)
     return [

@@ -7,57 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eval.corpora.agent_world import agent_world
-from eval.corpora.splits import split_of
 from eval.corpora.stable_draw import StableDraw
-from eval.corpora.updates import UpdatePair, agent_updates, counterfactual_updates, real_updates
-from eval.corpora.world import load_world_corpus
+from eval.run_records import ABSENT, SUPERSEDED
+from eval.stream_pools import Arrival, StreamPool, StreamShares, embedded_pool, given_pool
 from sharpwave.errors import InputError
 from sharpwave.records import Fact, Slot
 
 if TYPE_CHECKING:
     from eval.corpora.corpus import CorpusFact
+    from eval.corpora.updates import UpdatePair
+    from eval.public_sets.harvest import PublicSet
 
 STREAM_START = datetime(2026, 2, 1, tzinfo=UTC)
 _SECONDS_BETWEEN_FACTS = 60
-# Of the changes: known world facts given another value, and the agent's own; the rest is real.
-_COUNTERFACTUAL_SHARE, _AGENT_SHARE = 0.5, 0.3
-_AGENT_SHARE_OF_NEW = 0.5
 _REPEATS_OF_NEW_SHARE = 0.7
-
-
-class Arrival(StrEnum):
-    """Why a fact is in the stream."""
-
-    KNOWN = "known"
-    NEW = "new"
-    UPDATE = "update"
-    REPEAT = "repeat"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamShares:
-    """Shares of the four kinds of arrivals; they sum to one."""
-
-    known: float = 1 / 3
-    new: float = 1 / 3
-    update: float = 1 / 6
-    repeat: float = 1 / 6
-
-    def counts(self, n_facts: int) -> dict[Arrival, int]:
-        """Return how many arrivals of each kind make `n_facts`; new facts take up the rounding."""
-        known, update, repeat = (round(n_facts * share) for share in (self.known, self.update, self.repeat))
-        return {
-            Arrival.KNOWN: known,
-            Arrival.NEW: n_facts - known - update - repeat,
-            Arrival.UPDATE: update,
-            Arrival.REPEAT: repeat,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +38,28 @@ class StreamFact:
 
 @dataclass(frozen=True, slots=True)
 class StreamQuestion:
-    """A question about the present value of a slot, in a wording that the memory has never seen."""
+    """A question in a wording that the memory has never seen.
+
+    Attributes:
+        fact_id: The fact asked about.
+        question: The held-out wording.
+        answers: What counts as right.
+        sort: Why the fact first arrived (known, new, update); superseded where a day is asked about at which a value
+            held that has been replaced since; absent where the fact never arrives.
+        group: The subject, the unit of splits and intervals.
+        kind: Kind of fact.
+        language: Of question and fact.
+        as_of: The moment asked about; None = now.
+    """
 
     fact_id: str
     question: str
     answers: tuple[str, ...]
-    arrival: Arrival
+    sort: str
+    group: str
     kind: str
     language: str
+    as_of: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +85,18 @@ def build_stream(
     split: str = "report",
     shares: StreamShares | None = None,
     questions_per_step: int = 60,
+    opening_steps: int | None = None,
+    repeats_from: int | None = None,
+    dated_share: float = 0.0,
+    absent_per_step: int = 0,
+    facts: PublicSet | None = None,
 ) -> list[StreamStep]:
     """Build a stream of `n_facts` arrivals in `steps` steps.
 
-    The first third of the steps brings facts for the first time only. Changes come later than the value they
-    replace. Repeats come in the second half and bring back a fact of an earlier step that was not changed,
-    mostly a new one, so that facts learnt in between arrive again. After each step, questions ask for the
-    present value of slots seen so far.
+    The opening steps bring facts for the first time only. Changes come later than the value they replace. Repeats
+    bring back a fact of an earlier step that was not changed, mostly a new one, so that facts learnt in between arrive
+    again; a fact returns once more only when all others that could have returned. After each step, questions ask for
+    the present value of slots seen so far.
 
     Args:
         seed: Another seed gives another stream of the same make-up.
@@ -119,19 +105,39 @@ def build_stream(
         known_ids: Ids of corpus facts that the answering model knows by behaviour.
         split: Which split by subject the facts come from.
         shares: Shares of known, new, changed and repeated arrivals.
-        questions_per_step: Questions after each step, or as many slots as were seen.
+        questions_per_step: Questions after each step about what holds now, or as many slots as were seen.
+        opening_steps: How many steps bring first arrivals only; a third by default.
+        repeats_from: Index of the step from which on facts may return; the middle by default.
+        dated_share: How many questions ask with a date for a replaced value, as a share of `questions_per_step`.
+        absent_per_step: Questions after each step about facts that never arrive.
+        facts: A set to make the stream of in place of the embedded corpora. Where it has too few facts of a kind,
+            fewer arrive.
 
     Raises:
-        InputError: The sizes do not fit, or the split has too few facts of a kind.
+        InputError: The sizes do not fit, or the split or the set has too few facts of a kind.
     """
     if steps < 2 or n_facts < max(12, 2 * steps):
         raise InputError(f"a stream needs at least 2 steps and 12 facts, not {steps} and {n_facts}")
+    shares = shares or StreamShares()
     draw = StableDraw(seed, f"stream/{split}")
-    counts = (shares or StreamShares()).counts(n_facts)
-    known, new, pairs = _choose(draw, counts, frozenset(known_ids), split)
-    firsts = [(item, Arrival.KNOWN) for item in known] + [(item, Arrival.NEW) for item in new]
-    ordered = _arrange(draw, firsts, pairs, counts[Arrival.REPEAT], steps)
-    return _into_steps(draw, ordered, steps, questions_per_step)
+    counts = shares.counts(n_facts)
+    if facts is None:
+        pool = embedded_pool(draw, counts, shares, frozenset(known_ids), split)
+    else:
+        pool = given_pool(draw, counts, frozenset(known_ids), facts)
+    firsts = len(pool.known) + len(pool.new) + len(pool.changes)
+    repeats = round(counts[Arrival.REPEAT] * firsts / (n_facts - counts[Arrival.REPEAT]))
+    ordered = _arrange(
+        draw,
+        pool,
+        repeats,
+        steps,
+        opening_steps=max(1, steps // 3) if opening_steps is None else opening_steps,
+        repeats_from=(steps + 1) // 2 if repeats_from is None else repeats_from,
+    )
+    stream = _into_steps(draw, ordered, steps, questions_per_step)
+    dated = round(questions_per_step * dated_share)
+    return _with_further_questions(draw, stream, pool, dated, absent_per_step)
 
 
 def summary(stream: Sequence[StreamStep]) -> dict[str, int]:
@@ -150,80 +156,13 @@ def summary(stream: Sequence[StreamStep]) -> dict[str, int]:
     }
 
 
-def _choose(
-    draw: StableDraw, counts: dict[Arrival, int], known_ids: frozenset[str], split: str
-) -> tuple[list[CorpusFact], list[CorpusFact], list[UpdatePair]]:
-    world = [item for item in load_world_corpus() if split_of(item.group) == split]
-    pairs = _choose_changes(draw, counts, [item for item in world if item.id in known_ids], split)
-    old_known = [pair.old for pair in pairs if pair.old.id in known_ids]
-    old_new = [pair.old for pair in pairs if pair.old.id not in known_ids]
-    taken = {pair.old.slot for pair in pairs}
-    free = draw.shuffled([item for item in world if item.slot not in taken], "world")
-    known = old_known + _first(free, counts[Arrival.KNOWN] - len(old_known), known_ids, wanted=True)
-    missing = counts[Arrival.NEW] - len(old_new)
-    from_agent = round(missing * _AGENT_SHARE_OF_NEW)
-    new = (
-        old_new
-        + _first(free, missing - from_agent, known_ids, wanted=False)
-        + _agents(draw, from_agent, split)
-    )
-    for items, arrival in ((known, Arrival.KNOWN), (new, Arrival.NEW)):
-        if len(items) != counts[arrival]:
-            raise InputError(
-                f"the split {split!r} gives {len(items)} {arrival.value} facts, not {counts[arrival]}; "
-                f"{len(known_ids)} facts are given as known"
-            )
-    return known, new, pairs
-
-
-def _first(
-    items: list[CorpusFact], count: int, known_ids: frozenset[str], *, wanted: bool
-) -> list[CorpusFact]:
-    return [item for item in items if (item.id in known_ids) is wanted][: max(count, 0)]
-
-
-def _agents(draw: StableDraw, count: int, split: str) -> list[CorpusFact]:
-    # The smallest split holds a tenth of the subjects: invent enough for each, then keep those of this split.
-    invented = agent_world(min(4000, 20 * count + 100), draw.seed)
-    return [item for item in invented if split_of(item.group) == split][:count]
-
-
-def _choose_changes(
-    draw: StableDraw, counts: dict[Arrival, int], known: list[CorpusFact], split: str
-) -> list[UpdatePair]:
-    count = counts[Arrival.UPDATE]
-    agent_count = round(count * _AGENT_SHARE)
-    real = [pair for pair in real_updates() if split_of(pair.old.group) == split]
-    real_count = min(len(real), count - agent_count - round(count * _COUNTERFACTUAL_SHARE))
-    chosen_real = draw.shuffled(real, "real")[:real_count]
-    taken = {pair.old.slot for pair in chosen_real}
-    open_slots = [item for item in known if item.slot not in taken]
-    false_count = count - agent_count - real_count
-    try:
-        false = counterfactual_updates(false_count, draw.seed, open_slots)
-    except InputError as error:
-        raise InputError(f"the split {split!r} has too few known facts that can change: {error}") from error
-    invented = agent_updates(min(1500, 20 * agent_count + 100), draw.seed)
-    agent = [pair for pair in invented if split_of(pair.old.group) == split][:agent_count]
-    return [*map(_with_open_end, chosen_real), *false, *agent]
-
-
-def _with_open_end(pair: UpdatePair) -> UpdatePair:
-    """Let the old value arrive as it did in its day, when nobody knew until when it would hold."""
-    open_end = pair.old.fact.model_copy(update={"valid_to": None})
-    return replace(pair, old=replace(pair.old, fact=open_end))
-
-
 def _arrange(
-    draw: StableDraw,
-    firsts: list[tuple[CorpusFact, Arrival]],
-    pairs: list[UpdatePair],
-    repeats: int,
-    steps: int,
+    draw: StableDraw, pool: StreamPool, repeats: int, steps: int, *, opening_steps: int, repeats_from: int
 ) -> list[tuple[CorpusFact, Arrival]]:
-    total = len(firsts) + len(pairs) + repeats
-    opening = _first_position(max(1, steps // 3), steps, total)
-    replaced: dict[str, UpdatePair] = {pair.old.id: pair for pair in pairs}
+    firsts = [(item, Arrival.KNOWN) for item in pool.known] + [(item, Arrival.NEW) for item in pool.new]
+    total = len(firsts) + len(pool.changes) + repeats
+    opening = _first_position(opening_steps, steps, total)
+    replaced: dict[str, UpdatePair] = {pair.old.id: pair for pair in pool.changes}
     mixed = draw.shuffled(firsts, "firsts")
     olds = [first for first in mixed if first[0].id in replaced]
     others = [first for first in mixed if first[0].id not in replaced]
@@ -233,8 +172,11 @@ def _arrange(
             "too many changes for the steps: the replaced values do not fit into the opening steps"
         )
     start, rest = draw.shuffled(olds + others[:room], "opening"), others[room:]
-    later: list[tuple[CorpusFact, Arrival] | None] = [*rest, *((pair.new, Arrival.UPDATE) for pair in pairs)]
-    early_count = _first_position((steps + 1) // 2, steps, total) - opening
+    later: list[tuple[CorpusFact, Arrival] | None] = [
+        *rest,
+        *((pair.new, Arrival.UPDATE) for pair in pool.changes),
+    ]
+    early_count = max(0, _first_position(repeats_from, steps, total) - opening)
     later = draw.shuffled(later, "later")
     tail = draw.shuffled([*later[early_count:], *[None] * repeats], "tail")
     ordered: list[tuple[CorpusFact, Arrival] | None] = [*start, *later[:early_count], *tail]
@@ -259,13 +201,16 @@ def _fill_repeats(
             filled.append(arrival)
             continue
         step = position * steps // len(ordered)
-        earlier = [
+        returnable = [
             (item, why)
             for index, (item, why) in enumerate(filled)
             if index * steps // len(ordered) < step
             and why in {Arrival.KNOWN, Arrival.NEW}
-            and item.id not in replaced | repeated
+            and item.id not in replaced
         ]
+        if all(item.id in repeated for item, _ in returnable):
+            repeated.clear()
+        earlier = [(item, why) for item, why in returnable if item.id not in repeated]
         wanted = Arrival.NEW if draw.share("repeat", position) < _REPEATS_OF_NEW_SHARE else Arrival.KNOWN
         candidates = [item for item, why in earlier if why is wanted] or [item for item, _ in earlier]
         if not candidates:
@@ -281,7 +226,7 @@ def _fill_repeats(
 def _into_steps(
     draw: StableDraw, ordered: list[tuple[CorpusFact, Arrival]], steps: int, questions_per_step: int
 ) -> list[StreamStep]:
-    stream, present = [], dict[Slot, StreamFact]()
+    stream, present, sorts = [], dict[Slot, StreamFact](), dict[str, str]()
     for index in range(steps):
         arrivals = []
         for position in range(len(ordered)):
@@ -292,18 +237,58 @@ def _into_steps(
             arrival = StreamFact(item, item.fact.model_copy(update={"observed_at": moment}), why)
             arrivals.append(arrival)
             present[item.slot] = arrival
+            sorts.setdefault(item.id, why.value)
         asked = draw.shuffled(list(present.values()), "questions", index)[:questions_per_step]
-        stream.append(StreamStep(index, tuple(arrivals), tuple(_question(arrival) for arrival in asked)))
+        questions = tuple(_question(arrival, sorts[arrival.item.id]) for arrival in asked)
+        stream.append(StreamStep(index, tuple(arrivals), questions))
     return stream
 
 
-def _question(arrival: StreamFact) -> StreamQuestion:
+def _with_further_questions(
+    draw: StableDraw, stream: list[StreamStep], pool: StreamPool, dated: int, absent: int
+) -> list[StreamStep]:
+    """Add to each step questions about replaced values as of a day, and about facts that never arrive."""
+    change_of = {pair.new.id: pair for pair in pool.changes}
+    moments: dict[str, StreamFact] = {}
+    replaced: list[StreamQuestion] = []
+    strangers = draw.shuffled(pool.absent, "absent")
+    extended = []
+    for step in stream:
+        begin = step.arrivals[0].fact.observed_at - timedelta(seconds=1)
+        for arrival in step.arrivals:
+            if arrival.arrival is Arrival.UPDATE:
+                old = moments[change_of[arrival.item.id].old.id]
+                replaced.append(
+                    _question(old, SUPERSEDED, _moment_between(old.fact, arrival.fact, begin)),
+                )
+            moments.setdefault(arrival.item.id, arrival)
+        chosen = draw.shuffled(replaced, "dated", step.index)[:dated]
+        unseen = (
+            [strangers[(step.index * absent + place) % len(strangers)] for place in range(absent)]
+            if (strangers)
+            else []
+        )
+        more = [_question(StreamFact(item, item.fact, Arrival.NEW), ABSENT) for item in unseen]
+        extended.append(StreamStep(step.index, step.arrivals, (*step.questions, *chosen, *more)))
+    return extended
+
+
+def _moment_between(old: Fact, new: Fact, wanted: datetime) -> datetime:
+    """Return the wanted moment if the old value held then and the new one did not yet, else one in between."""
+    if old.starts_at <= wanted < new.starts_at:
+        return wanted
+    return old.starts_at + (new.starts_at - old.starts_at) / 2
+
+
+def _question(arrival: StreamFact, sort: str, as_of: datetime | None = None) -> StreamQuestion:
     item = arrival.item
     return StreamQuestion(
         fact_id=arrival.fact.id,
         question=item.heldout_question,
         answers=arrival.fact.answers,
-        arrival=arrival.arrival,
+        sort=sort,
+        group=item.group,
         kind=item.kind,
         language=item.language,
+        as_of=as_of,
     )

@@ -35,5 +35,13 @@ def benchmark_memory(
     """
     for seed in range(seeds):
         run_stream(
-            str(Path(out) / f"seed-{seed}"), seed, size, profile, overrides, config, list(ALL_ARMS), facts, True
+            str(Path(out) / f"seed-{seed}"),
+            seed,
+            size,
+            profile,
+            overrides,
+            config,
+            list(ALL_ARMS),
+            facts,
+            True,
         )

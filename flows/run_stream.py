@@ -59,7 +59,7 @@ def run_stream(
     chosen = profile, [*plan.overrides, *(overrides or []), *own], config
     settings, settings_path = begin_run(run.name, *chosen)
     with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
-        steps = lay_out_stream_task(settings_path, out, size, seed)
+        steps = lay_out_stream_task(settings_path, out, size, seed, facts)
         for step in range(steps):
             ingest_stream(
                 str(StreamFiles(run).facts_file(step)), step_run_id(run, step), *chosen, tracker.run_id

@@ -161,7 +161,7 @@ def _plain(
 ) -> AbstractContextManager[Arm]:
     return plain_arm(
         name,
-        place.folder(name),
+        place.folder(name) / "index",
         facts,
         embedder=place.models.embedder,
         reader=place.models.reader,

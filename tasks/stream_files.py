@@ -1,5 +1,6 @@
 """The files of a stream run, so that a killed run goes on at the step it was in.
 
+<run>/stream/layout.json         of which size and seed the stream is, and which facts it lacks
 <run>/stream/facts-01.jsonl      what arrives in step 1, in the format that `sharpwave ingest` reads
 <run>/stream/questions-01.jsonl  what is asked after it
 <run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from eval.reading import AskedQuestion, present_questions
 from eval.run_records import AnswerRow, NetBytes, StepRecord, write_atomically
@@ -36,6 +37,15 @@ class RoutingCost(Record):
     large_only_flops: float
     seconds: float
     timed: int
+
+
+class StreamLayout(Record):
+    """What a stream was laid out as: `facts` is the SHA-256 of the file it was made of, `missing` what it lacked."""
+
+    size: str
+    seed: int
+    facts: str | None = None
+    missing: dict[str, int] = Field(default_factory=dict)
 
 
 class ArmStep(Record):
@@ -62,10 +72,14 @@ class StreamFiles:
         """Steps that have been laid out; 0 before."""
         return len(list(self.folder.glob("questions-*.jsonl")))
 
-    def lay_out(self, stream: Sequence[StreamStep]) -> None:
-        """Write the facts and questions of every step; the questions come last, so a step is whole or missing."""
+    def layout(self) -> StreamLayout | None:
+        """Return what the stream was laid out as, None before."""
+        path = self.folder / "layout.json"
+        return StreamLayout.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def lay_out(self, stream: Sequence[StreamStep], layout: StreamLayout) -> None:
+        """Write the facts and questions of every step and then the layout, so a stream is whole or missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        groups = {arrival.fact.id: arrival.item.group for step in stream for arrival in step.arrivals}
         for step in stream:
             _write_lines(self.facts_file(step.index), step.facts)
             asked = [
@@ -73,12 +87,14 @@ class StreamFiles:
                     fact_id=question.fact_id,
                     question=question.question,
                     answers=question.answers,
-                    kind=question.arrival.value,
-                    group=groups[question.fact_id],
+                    kind=question.sort,
+                    group=question.group,
+                    as_of=question.as_of,
                 )
                 for question in step.questions
             ]
             _write_lines(self._questions(step.index), asked)
+        write_atomically(self.folder / "layout.json", layout.model_dump_json(indent=2).encode())
 
     def arrived(self, step: int) -> list[Fact]:
         """Return what arrives in a step, in order."""

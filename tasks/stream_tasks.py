@@ -2,61 +2,103 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from carriers.store_layout import open_generations, open_ledger
+from carriers.wheel_download import file_sha256
 from consolidation.anchors import read_anchors
 from eval.corpora.stable_draw import StableDraw
 from eval.metrics import headline_rows, mean_em, storage_ratio
+from eval.public_sets.reading import read_public_set
 from eval.reading import present_questions, read_oracle, read_real, read_weights
 from eval.run_records import SHARPWAVE_ARM, AnswerRow, StepRecord
-from eval.streams import build_stream
+from eval.stream_pools import Arrival
+from eval.streams import build_stream, summary
 from serving.loaded_models import shared_models
+from sharpwave.errors import InputError
 from sharpwave.progress import current_progress
 from sharpwave.records import FactStatus, RouteDecision, RouteStage
 from sharpwave.settings import Settings
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.stream_arms import ArmPlace, open_arm, step_run_id
-from tasks.stream_files import ArmStep, StreamFiles
+from tasks.stream_files import ArmStep, StreamFiles, StreamLayout
 from tasks.stream_sizes import STREAM_SIZES
 from tasks.tracking import joined_run
 
+if TYPE_CHECKING:
+    from eval.public_sets.harvest import PublicSet
+    from tasks.stream_sizes import StreamSize
+
 _ASKED_AROUND_NIGHT = 200
-_KNOWN_PER_FACT = 0.5  # a third of the stream is known, and changes need known facts to change
 
 
-def lay_out_stream(settings_path: str, run_folder: str, size: str, seed: int) -> int:
+def lay_out_stream(
+    settings_path: str, run_folder: str, size: str, seed: int, facts: str | None = None
+) -> int:
     """Write the stream's facts and questions; return the number of steps. Done once per run folder.
 
     Which facts are known is found by asking the answering model, so the mix holds for any model.
+
+    Raises:
+        InputError: The folder holds another stream, or the facts do not suffice for one.
     """
-    files = StreamFiles(Path(run_folder))
-    plan = STREAM_SIZES[size]
-    if files.step_count == plan.steps:
-        return plan.steps
+    files, plan = StreamFiles(Path(run_folder)), STREAM_SIZES[size]
+    digest = file_sha256(Path(facts)) if facts else None
+    layout = files.layout()
+    if layout is not None:
+        if (layout.size, layout.seed, layout.facts) != (size, seed, digest):
+            source = "given facts" if layout.facts else "the embedded corpora"
+            raise InputError(
+                f"holds a stream of {source}, size {layout.size}, seed {layout.seed}, not the one wanted; "
+                "give another folder",
+                file=run_folder,
+            )
+        return files.step_count
     settings = read_settings(settings_path)
+    given = read_public_set("own", facts) if facts else None
     stream = build_stream(
         seed,
         plan.n_facts,
         plan.steps,
-        known_ids=_known_ids(settings, plan.n_facts, seed),
+        known_ids=_known_ids(settings, plan, seed, given),
+        shares=plan.shares,
         questions_per_step=plan.questions_per_step,
+        opening_steps=plan.opening_steps,
+        repeats_from=plan.repeats_from,
+        dated_share=plan.dated_share,
+        absent_per_step=plan.absent_per_step,
+        facts=given,
     )
-    files.lay_out(stream)
+    found = summary(stream)
+    missing = {
+        kind.value: wanted - found.get(f"arrival_{kind.value}", 0)
+        for kind, wanted in plan.shares.counts(plan.n_facts).items()
+        if found.get(f"arrival_{kind.value}", 0) < wanted
+    }
+    if missing:
+        listed = ", ".join(f"{number} {kind}" for kind, number in missing.items())
+        logging.getLogger(__name__).warning("%s: the stream is short of facts: %s", facts, listed)
+    files.lay_out(stream, StreamLayout(size=size, seed=seed, facts=digest, missing=missing))
     return plan.steps
 
 
-def _known_ids(settings: Settings, n_facts: int, seed: int) -> set[str]:
-    from eval.known_facts import known_world_facts
+def _known_ids(settings: Settings, plan: StreamSize, seed: int, given: PublicSet | None) -> set[str]:
+    from eval.known_facts import known_among, known_world_facts
 
-    wanted = round(n_facts * _KNOWN_PER_FACT)
+    counts = plan.shares.counts(plan.n_facts)
+    wanted = counts[Arrival.KNOWN] + counts[Arrival.UPDATE]  # changes need known facts to change
     progress = current_progress()
     progress.stage("asking the model what it knows", wanted)
     reader = shared_models(settings.models).reader
-    bank = {anchor.question for anchor in read_anchors(settings.consolidation.anchors_file)}
-    found = known_world_facts(reader, "report", wanted, seed, progress.advance, known_elsewhere=bank)
+    if given is not None:
+        found = known_among(reader, given.facts, progress.advance)
+    else:
+        bank = {anchor.question for anchor in read_anchors(settings.consolidation.anchors_file)}
+        found = known_world_facts(reader, "report", wanted, seed, progress.advance, known_elsewhere=bank)
     return {known.item.id for known in found}
 
 
