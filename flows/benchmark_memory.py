@@ -19,8 +19,8 @@ def benchmark_memory(
     overrides: list[str] | None = None,
     config: str | None = None,
     facts: str | None = None,
-) -> None:
-    """Run a stream for each of the seeds 0, 1, ... in `out/seed-N` and report them together in `out`.
+) -> list[str]:
+    """Run a stream for each of the seeds 0, 1, ... in `out/seed-N`, and return these folders.
 
     Calling again with the same folder goes on where a killed run stopped: at the seed, the step and the arm.
 
@@ -33,15 +33,7 @@ def benchmark_memory(
         config: Settings file.
         facts: A file of facts to make the streams of, in place of the embedded corpora.
     """
-    for seed in range(seeds):
-        run_stream(
-            str(Path(out) / f"seed-{seed}"),
-            seed,
-            size,
-            profile,
-            overrides,
-            config,
-            list(ALL_ARMS),
-            facts,
-            True,
-        )
+    folders = [str(Path(out) / f"seed-{seed}") for seed in range(seeds)]
+    for seed, folder in enumerate(folders):
+        run_stream(folder, seed, size, profile, overrides, config, list(ALL_ARMS), facts, True)
+    return folders

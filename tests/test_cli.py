@@ -336,9 +336,13 @@ def test_every_flow_takes_the_flow_arguments():
     from flows.ingest_stream import ingest_stream
     from flows.nightly_cycle import nightly_cycle
     from flows.run_demo import run_demo
+    from flows.run_stream import run_stream
     from flows.train_router import train_router
 
     names = set(options.Choice().flow_arguments())
-    flows = (benchmark_memory, consolidate_memory, ingest_stream, nightly_cycle, run_demo, train_router)
+    flows = (
+        *(benchmark_memory, consolidate_memory, ingest_stream, nightly_cycle),
+        *(run_demo, run_stream, train_router),
+    )
     for function in [*(flow.fn for flow in flows), plan_only]:
         assert names <= set(inspect.signature(function).parameters), function

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sharpwave.settings import Settings
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the stream and of everything random in the run.")]
-Size = Annotated[str, typer.Option(help="Length of the stream: tiny, demo or small.")]
+Size = Annotated[str, typer.Option(help="Length of the stream: tiny, demo, small or full.")]
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -29,7 +29,8 @@ def register(app: typer.Typer, panel: str) -> None:
         "benchmark",
         rich_help_panel=panel,
         epilog=examples(
-            "sharpwave benchmark --size small",
+            "sharpwave benchmark --size small --seeds 3 --out runs/benchmark",
+            "sharpwave benchmark --facts my_facts.jsonl",
             "sharpwave benchmark --set router.storage_price=0.2 --out runs/dear-storage",
         ),
     )(benchmark)
@@ -66,17 +67,26 @@ def demo(
 @takes_choice(store=False, namespace=False)
 def benchmark(
     choice: Choice,
-    seed: Seed = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Streams to run: with the seeds 0, 1, ... up to one less than this.")
+    ] = 1,
     out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder of the run; a new one by default.")
+        Path | None, typer.Option(file_okay=False, help="Folder of the benchmark; a new one by default.")
     ] = None,
     size: Size = "small",
+    facts: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="JSON Lines of your own facts to make the streams of."
+        ),
+    ] = None,
 ) -> None:
-    """Measure this configuration on a stream beside full store, no memory and random choice.
+    """Measure this configuration on streams beside twelve other arms, from full store to oracle admission.
 
-    With the --out folder of a benchmark that was stopped, it goes on there.
+    Each seed is a run of its own in DIR/seed-N, which `sharpwave report` shows. With the --out folder of a benchmark
+    that was stopped, it goes on there: at the seed, the step and the arm.
 
-    Changes: writes the run folder and mlruns/.
+    Changes: writes the folder and mlruns/.
     """
     settings = _settings_for(choice, size)
     with flow_session(choice, settings):
@@ -84,8 +94,15 @@ def benchmark(
         from tasks.run_settings import new_run_id
 
         folder = out or settings.runs_dir / new_run_id("benchmark")
-        benchmark_memory(str(folder), seed, size, **choice.flow_arguments())
-    _show_run(folder, settings, as_json=choice.as_json)
+        given = str(facts) if facts is not None else None
+        runs = benchmark_memory(str(folder), seeds, size, facts=given, **choice.flow_arguments())
+    if choice.as_json:
+        from eval.report import REPORT_FILE
+
+        print_json([_run_as_data(Path(run), Path(run) / REPORT_FILE) for run in runs])
+        return
+    for run in runs:
+        _show_run(Path(run), settings, as_json=False)
 
 
 @takes_choice(settings=False, store=False, namespace=False)
