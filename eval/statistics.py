@@ -33,17 +33,21 @@ __all__ = [
     "Interval",
     "PairedDifference",
     "ReliabilityBin",
+    "SeedSample",
     "auc",
     "binomial_tail_p_value",
     "binomial_upper_bound",
     "bootstrap_mean_interval",
     "bootstrap_ratio_interval",
     "clopper_pearson",
+    "exact_mcnemar_p_value",
     "expected_calibration_error",
     "hoeffding_p_value",
     "hoeffding_upper_bound",
     "paired_bootstrap_difference",
     "reliability_bins",
+    "student_interval",
+    "two_level_ratio_interval",
     "wilson_interval",
 ]
 
@@ -51,6 +55,14 @@ FloatArray = NDArray[np.float64]
 
 RESAMPLES = 4000
 _RESAMPLES_AT_ONCE = 250  # bounds the memory of the resampling counts to 250 rows of one count per group
+
+
+class SeedSample(NamedTuple):
+    """What one seed gave: a numerator, a denominator and a label of its group for each question."""
+
+    numerators: Sequence[float]
+    denominators: Sequence[float]
+    groups: Sequence[Hashable]
 
 
 class PairedDifference(NamedTuple):
@@ -144,6 +156,54 @@ def paired_bootstrap_difference(
         return PairedDifference(0.0, 0.0, 0.0, 0)
     low, high = bootstrap_mean_interval(differences, seed, groups, confidence=confidence, resamples=resamples)
     return PairedDifference(float(np.mean(differences)), low, high, len(differences))
+
+
+def two_level_ratio_interval(
+    samples: Sequence[SeedSample],
+    seed: int,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """Return the interval of sum(numerators) / sum(denominators) over seeds, from a bootstrap in two levels.
+
+    Each resample draws as many seeds as there are, with replacement, and whole groups within each seed drawn (Davison
+    and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). With one seed it is the bootstrap over
+    groups. Resamples whose denominator is 0 are left out; (0, 0) when none remains.
+
+    Raises:
+        ValueError: lengths differ.
+    """
+    if not samples:
+        return Interval(0.0, 0.0)
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(samples), size=(resamples, len(samples)))
+    sums = np.zeros((resamples, 2))
+    for place in range(len(samples)):
+        for number, sample in enumerate(samples):
+            rows = np.flatnonzero(drawn[:, place] == number)
+            pairs = _group_sums([sample.numerators, sample.denominators], sample.groups)
+            if len(rows) and len(pairs):
+                sums[rows] += _resampled_sums(pairs, int(rng.integers(2**32)), len(rows))
+    kept = sums[sums[:, 1] != 0]
+    return _percentiles(kept[:, 0] / kept[:, 1], confidence) if len(kept) else Interval(0.0, 0.0)
+
+
+def student_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """Return Student's interval of a mean of few independent values; None for fewer than two."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return None
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5
+    reach = float(t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    return Interval(mean - reach, mean + reach)
+
+
+def exact_mcnemar_p_value(pairs: Sequence[tuple[bool, bool]]) -> float:
+    """Return the two-sided p-value of McNemar's exact test on paired right and wrong answers; 1 without differences."""
+    gained, lost = (sum(pair == wanted for pair in pairs) for wanted in ((True, False), (False, True)))
+    return min(1.0, 2 * binomial_tail_p_value(min(gained, lost), gained + lost, 0.5))
 
 
 def _group_sums(columns: Sequence[Sequence[float]], groups: Sequence[Hashable] | None) -> FloatArray:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from prefect import flow
 
-from eval.run_records import ALL_ARMS
+from eval.benchmark_figures import write_benchmark
+from eval.run_records import ALL_ARMS, read_run
 from flows.run_stream import run_stream
 
 
@@ -22,6 +23,8 @@ def benchmark_memory(
 ) -> list[str]:
     """Run a stream for each of the seeds 0, 1, ... in `out/seed-N`, and return these folders.
 
+    `out/metrics.json` holds the figures of all seeds together, `out/differences.json` ours less each other arm's.
+
     Calling again with the same folder goes on where a killed run stopped: at the seed, the step and the arm.
 
     Args:
@@ -36,4 +39,5 @@ def benchmark_memory(
     folders = [str(Path(out) / f"seed-{seed}") for seed in range(seeds)]
     for seed, folder in enumerate(folders):
         run_stream(folder, seed, size, profile, overrides, config, list(ALL_ARMS), facts, True)
+    write_benchmark(Path(out), [read_run(Path(folder)) for folder in folders])
     return folders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,12 +98,15 @@ def benchmark(
         given = str(facts) if facts is not None else None
         runs = benchmark_memory(str(folder), seeds, size, facts=given, **choice.flow_arguments())
     if choice.as_json:
-        from eval.report import REPORT_FILE
+        from eval.benchmark_figures import BENCHMARK_METRICS_FILE, DIFFERENCES_FILE
 
-        print_json([_run_as_data(Path(run), Path(run) / REPORT_FILE) for run in runs])
+        files = {"metrics": BENCHMARK_METRICS_FILE, "differences": DIFFERENCES_FILE}
+        written = {key: json.loads((folder / name).read_bytes()) for key, name in files.items()}
+        print_json({"folder": str(folder), "runs": runs, **written})
         return
     for run in runs:
         _show_run(Path(run), settings, as_json=False)
+    say(f"\nall seeds  {folder}")
 
 
 @takes_choice(settings=False, store=False, namespace=False)
