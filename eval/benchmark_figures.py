@@ -78,13 +78,14 @@ def benchmark_differences(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     return {arm.name: _difference(runs, arm.name) for arm in runs[0].arms if arm.name != SHARPWAVE_ARM}
 
 
-def write_benchmark(folder: Path, runs: Sequence[Run]) -> None:
-    """Write `metrics.json` and `differences.json` of a benchmark into its folder."""
-    for name, content in (
-        (BENCHMARK_METRICS_FILE, benchmark_metrics(runs)),
-        (DIFFERENCES_FILE, benchmark_differences(runs)),
-    ):
-        write_atomically(folder / name, (json.dumps(content, indent=2) + "\n").encode("utf-8"))
+def write_benchmark(
+    folder: Path, metrics: dict[str, Any], differences: dict[str, dict[str, float]]
+) -> tuple[Path, Path]:
+    """Write `metrics.json` and `differences.json` of a benchmark into its folder and return their paths."""
+    paths = folder / BENCHMARK_METRICS_FILE, folder / DIFFERENCES_FILE
+    for path, content in zip(paths, (metrics, differences), strict=True):
+        write_atomically(path, (json.dumps(content, indent=2) + "\n").encode("utf-8"))
+    return paths
 
 
 def _arm(runs: Sequence[Run], name: str) -> dict[str, Figure]:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from eval.run_records import AnswerRow, ArmFigures, Run
 
 
+_NOTE = (
+    "An interval stands only where both runs were asked the same questions; it comes from a paired bootstrap over "
+    "subjects."
+)
+
+
 class ComparisonRow(NamedTuple):
     """One figure of two runs. The interval is None where the runs give no pairs to compare."""
 
@@ -64,9 +70,9 @@ def comparison_table(first: Run, second: Run) -> list[ComparisonRow]:
     return rows
 
 
-def comparison_markdown(first: Run, second: Run) -> str:
-    """Return the comparison of two runs as Markdown."""
-    rows = [
+def comparison_markdown(rows: Sequence[ComparisonRow], first: str, second: str, note: str = _NOTE) -> str:
+    """Return the comparison of two runs, or of two benchmarks, with these names, as Markdown."""
+    cells = [
         [
             row.figure,
             percent(row.first),
@@ -75,15 +81,10 @@ def comparison_markdown(first: Run, second: Run) -> str:
             DASH if row.low is None or row.high is None else f"{points(row.low)} to {points(row.high)}",
             str(row.n_pairs) if row.n_pairs else DASH,
         ]
-        for row in comparison_table(first, second)
+        for row in rows
     ]
-    names = [f"A: {first.config.run_id}", f"B: {second.config.run_id}"]
-    head = ["figure", *names, "B minus A", "95%, paired", "pairs"]
-    note = (
-        "An interval stands only where both runs were asked the same questions; it comes from a paired "
-        "bootstrap over subjects."
-    )
-    return markdown_table(head, rows) + "\n\n" + note
+    head = ["figure", f"A: {first}", f"B: {second}", "B minus A", "95%, paired", "pairs"]
+    return markdown_table(head, cells) + "\n\n" + note
 
 
 def _em_comparison(first: Run, second: Run, old: ArmFigures, new: ArmFigures) -> ComparisonRow:

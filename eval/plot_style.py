@@ -6,7 +6,22 @@ import io
 import re
 from typing import TYPE_CHECKING
 
-from eval.run_records import FULL_STORE_ARM, NO_MEMORY_ARM, RANDOM_ARM, SHARPWAVE_ARM
+from eval.run_records import (
+    CASCADE_ARM,
+    FULL_STORE_ARBITER_ARM,
+    FULL_STORE_ARM,
+    LARGE_ROUTER_ARM,
+    LLM_JUDGE_ARM,
+    NO_MEMORY_ARM,
+    NOVELTY_ARM,
+    ORACLE_ADMISSION_ARM,
+    RANDOM_ARM,
+    RECENCY_ARM,
+    SHARPWAVE_ARM,
+    SMALL_ROUTER_ARM,
+    WEIGHTS_LINE,
+    WITHOUT_READMISSION_ARM,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +34,16 @@ ARM_LABELS = {
     FULL_STORE_ARM: "full store",
     NO_MEMORY_ARM: "no memory",
     RANDOM_ARM: "random, equal storage",
+    FULL_STORE_ARBITER_ARM: "full store + arbiter",
+    NOVELTY_ARM: "novelty, equal storage",
+    RECENCY_ARM: "recency, equal storage",
+    LLM_JUDGE_ARM: "LLM judge",
+    SMALL_ROUTER_ARM: "small router only",
+    LARGE_ROUTER_ARM: "large router only",
+    CASCADE_ARM: "cascade, no nights",
+    WITHOUT_READMISSION_ARM: "without re-admission",
+    ORACLE_ADMISSION_ARM: "oracle admission",
+    WEIGHTS_LINE: "weights alone",
 }
 
 # Okabe and Ito's palette, told apart with every common colour blindness. Every value is unique: `to_svg`
@@ -31,7 +56,9 @@ ARM_COLOURS = {
     RANDOM_ARM: "#00805f",
 }
 ARM_MARKERS = {SHARPWAVE_ARM: "o", FULL_STORE_ARM: "s", NO_MEMORY_ARM: "X", RANDOM_ARM: "^"}
+OTHER_MARKER = "D"
 ARM_DASHES = {SHARPWAVE_ARM: "-", FULL_STORE_ARM: "--", NO_MEMORY_ARM: ":", RANDOM_ARM: "-."}
+OTHER_DASHES = "-"
 OTHER_COLOUR, GOOD, GONE, BAD, BACK = "#8a6100", "#1a7f43", "#4b5b6b", "#b3261e", "#7a3fb0"
 CSS_VARIABLES = {
     INK: "--plot-ink",

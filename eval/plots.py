@@ -1,6 +1,7 @@
 """The plots of a run, drawn with matplotlib on its own canvas (no pyplot, no global state).
 
-`figures(run)` draws all that the run has data for; `write_pngs` writes the files for a tracker.
+`figures(run)` draws all that a run has data for, `drawings` what several runs together have; `write_pngs` writes the
+files for a tracker.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from eval.plot_style import (
     INK,
     LABEL_GAP,
     MUTED,
+    OTHER_DASHES,
+    OTHER_MARKER,
     arm_colour,
     arm_label,
     axis_height,
@@ -27,7 +30,7 @@ from eval.plot_style import (
     finish,
     spread,
 )
-from eval.run_records import FULL_STORE_ARM, HEADLINE_ARMS, SHARPWAVE_ARM
+from eval.run_records import FULL_STORE_ARM, HEADLINE_ARMS, NO_MEMORY_ARM, SHARPWAVE_ARM, WEIGHTS_LINE
 from eval.statistics import expected_calibration_error, reliability_bins
 
 if TYPE_CHECKING:
@@ -58,6 +61,14 @@ _WORDS = {
         "What each consolidation did",
         "Facts proven in the weights, taken out of the store, damaged by the training, and put back.",
     ),
+    "shift": (
+        "From the store into the weights",
+        "What the weights answer without the store, beside the whole memory and the untrained model.",
+    ),
+    "cost": (
+        "What deciding costs",
+        "Arms with a router: compute of their decisions against the large router's alone, and what they answered.",
+    ),
     "calibration": (
         "How far confidence can be trusted",
         "Answers grouped by their lowest token probability; on the diagonal both rates agree.",
@@ -76,21 +87,36 @@ class Drawing(NamedTuple):
 
 def figures(run: Run) -> list[Drawing]:
     """Return the drawings that the run has data for, in reading order."""
-    drawn: dict[str, Figure] = {}
-    if run.steps:
-        drawn["storage"] = storage_curve(run.steps, run.consolidations)
-        drawn["em"] = em_curves(run.steps, run.consolidations)
-    if run.arms:
-        drawn["frontier"] = frontier(run.arms)
-    if run.consolidations:
-        drawn["nights"] = nights(run.consolidations)
+    drawn = drawings(run.arms, run.steps, run.consolidations)
     rated = [
         (row.confidence, row.correct)
         for row in headline_rows(run.answers, SHARPWAVE_ARM)
         if row.confidence is not None
     ]
     if rated:
-        drawn["calibration"] = calibration([prob for prob, _ in rated], [right for _, right in rated])
+        trusted = calibration([prob for prob, _ in rated], [right for _, right in rated])
+        drawn.append(Drawing("calibration", *_WORDS["calibration"], trusted))
+    return drawn
+
+
+def drawings(
+    arms: Sequence[ArmFigures],
+    steps: Sequence[StepRecord],
+    nights_: Sequence[ConsolidationSummary],
+) -> list[Drawing]:
+    """Return the drawings of arms, stream and nights that there is data for, in reading order."""
+    drawn: dict[str, Figure] = {}
+    if steps:
+        drawn["storage"] = storage_curve(steps, nights_)
+        drawn["em"] = em_curves(steps, nights_)
+    if any(step.em_weights is not None for step in steps):
+        drawn["shift"] = epistemic_shift(steps, nights_)
+    if arms:
+        drawn["frontier"] = frontier(arms)
+    if len([arm for arm in arms if arm.routing_cost_ratio is not None]) > 1:
+        drawn["cost"] = cost(arms)
+    if nights_:
+        drawn["nights"] = nights(nights_)
     return [Drawing(name, *_WORDS[name], figure) for name, figure in drawn.items()]
 
 
@@ -120,29 +146,30 @@ def em_curves(steps: Sequence[StepRecord], nights_: Sequence[ConsolidationSummar
     return figure
 
 
+def epistemic_shift(steps: Sequence[StepRecord], nights_: Sequence[ConsolidationSummary] = ()) -> Figure:
+    """Draw the EM of the memory, of its weights without the store, and of the untrained model over the stream."""
+    figure, axes = canvas()
+    lines = {
+        SHARPWAVE_ARM: [step.em.get(SHARPWAVE_ARM) for step in steps],
+        WEIGHTS_LINE: [step.em_weights for step in steps],
+        NO_MEMORY_ARM: [step.em.get(NO_MEMORY_ARM) for step in steps],
+    }
+    axes.set_ylim(0, 1.08)
+    _draw_lines(axes, [step.step for step in steps], lines)
+    _mark_nights(axes, nights_)
+    finish(axes, xlabel="step of the stream", ylabel="exact match", percent="y")
+    return figure
+
+
 def frontier(arms: Sequence[ArmFigures]) -> Figure:
     """Draw every arm as a point of storage ratio and EM, with its interval and its name beside it."""
-    figure, axes = canvas()
-    lowest = min(arm.em_low for arm in arms)
-    highest = max(arm.em_high for arm in arms)
-    pad = max(0.05, 0.15 * (highest - lowest))
-    axes.set_ylim(max(-0.03, lowest - pad), min(1.05, highest + pad))
-    axes.set_xlim(-0.04, 1.06)
-    for arm in arms:
-        axes.errorbar(
-            arm.storage_ratio,
-            arm.em,
-            yerr=[[max(0.0, arm.em - arm.em_low)], [max(0.0, arm.em_high - arm.em)]],
-            fmt=ARM_MARKERS.get(arm.name, "D"),
-            color=arm_colour(arm.name),
-            markersize=9 if arm.name == SHARPWAVE_ARM else 6.5,
-            elinewidth=1.4,
-            capsize=3,
-        )
-    _label_points(axes, arms)
-    axes.text(0.015, 0.985, "↖ better", transform=axes.transAxes, color=MUTED, va="top", fontsize=9)
-    finish(axes, xlabel="share of facts stored", ylabel="exact match", percent="xy")
-    return figure
+    return _scatter([(arm.storage_ratio, arm) for arm in arms], xlabel="share of facts stored")
+
+
+def cost(arms: Sequence[ArmFigures]) -> Figure:
+    """Draw every arm that routes as a point of routing cost and EM."""
+    placed = [(arm.routing_cost_ratio, arm) for arm in arms if arm.routing_cost_ratio is not None]
+    return _scatter(placed, xlabel="router FLOPs / large router alone")
 
 
 def nights(nights_: Sequence[ConsolidationSummary]) -> Figure:
@@ -205,15 +232,40 @@ def calibration(probs: Sequence[float], labels: Sequence[bool], bins: int = 10) 
     return figure
 
 
-def write_pngs(run: Run, folder: Path) -> list[Path]:
+def write_pngs(drawn: Sequence[Drawing], folder: Path) -> list[Path]:
     """Write every drawing as `<name>.png` into the folder, made if missing, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for drawing in figures(run):
+    for drawing in drawn:
         path = folder / f"{drawing.name}.png"
         drawing.figure.savefig(path, dpi=150, facecolor="white")
         paths.append(path)
     return paths
+
+
+def _scatter(placed: Sequence[tuple[float, ArmFigures]], xlabel: str) -> Figure:
+    """Draw arms at (x, EM), x from 0 to 1 where it does not go beyond."""
+    figure, axes = canvas()
+    lowest = min(arm.em_low for _, arm in placed)
+    highest = max(arm.em_high for _, arm in placed)
+    pad = max(0.05, 0.15 * (highest - lowest))
+    axes.set_ylim(max(-0.03, lowest - pad), min(1.05, highest + pad))
+    axes.set_xlim(-0.04, 1.06 * max(1.0, *(x for x, _ in placed)))
+    for x, arm in placed:
+        axes.errorbar(
+            x,
+            arm.em,
+            yerr=[[max(0.0, arm.em - arm.em_low)], [max(0.0, arm.em_high - arm.em)]],
+            fmt=ARM_MARKERS.get(arm.name, OTHER_MARKER),
+            color=arm_colour(arm.name),
+            markersize=9 if arm.name == SHARPWAVE_ARM else 6.5,
+            elinewidth=1.4,
+            capsize=3,
+        )
+    _label_points(axes, placed)
+    axes.text(0.015, 0.985, "↖ better", transform=axes.transAxes, color=MUTED, va="top", fontsize=9)
+    finish(axes, xlabel=xlabel, ylabel="exact match", percent="xy")
+    return figure
 
 
 def _draw_lines(axes: Axes, places: Sequence[int], lines: Mapping[str, Sequence[float | None]]) -> None:
@@ -227,9 +279,9 @@ def _draw_lines(axes: Axes, places: Sequence[int], lines: Mapping[str, Sequence[
             places,
             [float("nan") if value is None else value for value in values],
             color=arm_colour(name),
-            ls=ARM_DASHES[name],
+            ls=ARM_DASHES.get(name, OTHER_DASHES),
             lw=2.4 if name == SHARPWAVE_ARM else 1.6,
-            marker=ARM_MARKERS[name],
+            marker=ARM_MARKERS.get(name, OTHER_MARKER),
             markersize=4 if len(places) <= 30 else 0,
             zorder=3 if name == SHARPWAVE_ARM else 2,
         )
@@ -267,26 +319,26 @@ def _mark_nights(axes: Axes, nights_: Sequence[ConsolidationSummary]) -> None:
             )
 
 
-def _label_points(axes: Axes, arms: Sequence[ArmFigures]) -> None:
+def _label_points(axes: Axes, placed: Sequence[tuple[float, ArmFigures]]) -> None:
     """Write every arm's name right of its point, or many names in a column on the right."""
-    if len(arms) > _MOST_BESIDE_POINTS:
-        _label_side(axes, arms, column=1.05)
+    if len(placed) > _MOST_BESIDE_POINTS:
+        _label_side(axes, placed, column=1.05)
         return
-    _label_side(axes, [arm for arm in arms if arm.storage_ratio <= _FAR_RIGHT])
-    _label_side(axes, [arm for arm in arms if arm.storage_ratio > _FAR_RIGHT])
+    _label_side(axes, [item for item in placed if item[0] <= _FAR_RIGHT])
+    _label_side(axes, [item for item in placed if item[0] > _FAR_RIGHT])
 
 
-def _label_side(axes: Axes, arms: Sequence[ArmFigures], column: float | None = None) -> None:
+def _label_side(axes: Axes, placed: Sequence[tuple[float, ArmFigures]], column: float | None = None) -> None:
     """Names that would collide move apart; a name away from its point hangs on a hairline."""
     low, high = axes.get_xlim()
-    heights = spread([axis_height(axes, arm.em) for arm in arms])
-    for arm, height in zip(arms, heights, strict=True):
+    heights = spread([axis_height(axes, arm.em) for _, arm in placed])
+    for (x, arm), height in zip(placed, heights, strict=True):
         moved = column is not None or abs(height - axis_height(axes, arm.em)) > LABEL_GAP / 2
         label = arm_label(arm.name)
         axes.annotate(
             label.partition(",")[0] if column else label.replace(", ", ",\n"),
-            xy=(arm.storage_ratio, arm.em),
-            xytext=(column or 0.04 + (arm.storage_ratio - low) / (high - low), height),
+            xy=(x, arm.em),
+            xytext=(column or 0.04 + (x - low) / (high - low), height),
             textcoords="axes fraction",
             va="center",
             color=arm_colour(arm.name),

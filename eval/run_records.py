@@ -55,6 +55,8 @@ ALL_ARMS = (
     WITHOUT_READMISSION_ARM,
     ORACLE_ADMISSION_ARM,
 )
+WEIGHTS_LINE = "sharpwave_weights"
+"""Name of a curve, not of an arm: Sharpwave's weights asked without its store."""
 SUPERSEDED = "superseded"
 """Kind of the questions that ask, with a date, for a value that a later fact has replaced."""
 ABSENT = "absent"

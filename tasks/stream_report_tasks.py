@@ -18,7 +18,7 @@ from eval.metrics import (
     run_metrics,
     storage_ratio,
 )
-from eval.plots import write_pngs
+from eval.plots import figures, write_pngs
 from eval.protocol_check import check_protocol
 from eval.report import write_report
 from eval.run_records import (
@@ -64,10 +64,10 @@ def finish_run(
         whole = _whole_run(memory, run, STREAM_SIZES[size], seed, arms, wall_seconds)
     write_run(run, whole)
     page = write_report(whole, run)
-    plots = write_pngs(whole, run / "plots")
+    plots = write_pngs(figures(whole), run / "plots")
     with joined_run(settings, mlflow_run_id) as tracker:
-        figures = whole.metrics.model_dump().items()
-        tracker.log_metrics({name: float(value) for name, value in figures if isinstance(value, int | float)})
+        numbers = whole.metrics.model_dump().items()
+        tracker.log_metrics({name: float(value) for name, value in numbers if isinstance(value, int | float)})
         for arm in whole.arms:
             tracker.log_metrics(_tracked(arm))
         for path in (page, run / "metrics.json", run / "decisions.jsonl", run / "answers.jsonl", *plots):

@@ -413,7 +413,7 @@ def test_visible_text_spells_out_what_would_hide():
 
 
 def test_pngs_are_written(tmp_path):
-    paths = write_pngs(make_run(), tmp_path / "plots")
+    paths = write_pngs(figures(make_run()), tmp_path / "plots")
     assert [path.name for path in paths] == [
         "storage.png",
         "em.png",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from sharpwave.cli.display import print_json, print_markdown, say
 from sharpwave.cli.flow_runs import flow_session
 from sharpwave.cli.options import Choice, examples, takes_choice
+from sharpwave.errors import InputError
 
 if TYPE_CHECKING:
     from sharpwave.settings import Settings
@@ -38,7 +38,11 @@ def register(app: typer.Typer, panel: str) -> None:
     app.command(
         "report",
         rich_help_panel=panel,
-        epilog=examples("sharpwave report runs/demo", "sharpwave report runs/demo runs/demo-1"),
+        epilog=examples(
+            "sharpwave report runs/demo",
+            "sharpwave report runs/demo runs/demo-1",
+            "sharpwave report runs/benchmark runs/dear-storage",
+        ),
     )(report)
 
 
@@ -69,8 +73,11 @@ def demo(
 def benchmark(
     choice: Choice,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Streams to run: with the seeds 0, 1, ... up to one less than this.")
+        int, typer.Option(min=1, help="How many streams to run, each with a seed of its own.")
     ] = 1,
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="The lowest seed. Machines that share --out can each run others.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder of the benchmark; a new one by default.")
     ] = None,
@@ -84,8 +91,8 @@ def benchmark(
 ) -> None:
     """Measure this configuration on streams beside twelve other arms, from full store to oracle admission.
 
-    Each seed is a run of its own in DIR/seed-N, which `sharpwave report` shows. With the --out folder of a benchmark
-    that was stopped, it goes on there: at the seed, the step and the arm.
+    Each seed is a run of its own in DIR/seed-N. `sharpwave report` shows one of them, or DIR with all seeds together.
+    With the --out folder of a benchmark that was stopped, it goes on there: at the seed, the step and the arm.
 
     Changes: writes the folder and mlruns/.
     """
@@ -96,49 +103,105 @@ def benchmark(
 
         folder = out or settings.runs_dir / new_run_id("benchmark")
         given = str(facts) if facts is not None else None
-        runs = benchmark_memory(str(folder), seeds, size, facts=given, **choice.flow_arguments())
-    if choice.as_json:
-        from eval.benchmark_figures import BENCHMARK_METRICS_FILE, DIFFERENCES_FILE
+        benchmark_memory(
+            str(folder), seeds, size, facts=given, first_seed=first_seed, **choice.flow_arguments()
+        )
+    _show_benchmark(folder, as_json=choice.as_json)
+    if not choice.as_json:
+        from tasks.tracking import where_to_look
 
-        files = {"metrics": BENCHMARK_METRICS_FILE, "differences": DIFFERENCES_FILE}
-        written = {key: json.loads((folder / name).read_bytes()) for key, name in files.items()}
-        print_json({"folder": str(folder), "runs": runs, **written})
-        return
-    for run in runs:
-        _show_run(Path(run), settings, as_json=False)
-    say(f"\nall seeds  {folder}")
+        say(f"curves   {where_to_look(settings)}")
 
 
 @takes_choice(settings=False, store=False, namespace=False)
 def report(
     choice: Choice,
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run or of a benchmark.")],
     other: Annotated[
-        Path | None, typer.Argument(metavar="[DIR2]", help="Another run to compare it with.")
+        Path | None, typer.Argument(metavar="[DIR2]", help="Another one of its kind to compare it with.")
     ] = None,
 ) -> None:
-    """Show what a run showed, or compare two runs.
+    """Show what a run or a benchmark showed, or compare two of them.
 
-    Changes: report.html in DIR is written anew. Comparing changes nothing.
+    Changes: report.html in DIR is written anew, for a benchmark metrics.json and differences.json too. Comparing
+    changes nothing.
     """
+    from eval.benchmark_folder import is_benchmark
+
+    if other is not None:
+        if is_benchmark(run) != is_benchmark(other):
+            raise InputError(
+                f"a run and a benchmark cannot be compared; give {run} and {other} as two of one kind",
+                file=str(other),
+            )
+        _compare_benchmarks(run, other, choice) if is_benchmark(run) else _compare_runs(run, other, choice)
+    elif is_benchmark(run):
+        _show_benchmark(run, as_json=choice.as_json)
+    else:
+        _show_anew(run, as_json=choice.as_json)
+
+
+def _compare_runs(run: Path, other: Path, choice: Choice) -> None:
     from eval.comparison import comparison_markdown, comparison_table
+    from eval.run_records import read_run
+
+    first, second = read_run(run), read_run(other)
+    rows = comparison_table(first, second)
+    if choice.as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        print_markdown(comparison_markdown(rows, first.config.run_id, second.config.run_id))
+
+
+def _compare_benchmarks(folder: Path, other: Path, choice: Choice) -> None:
+    from eval.benchmark_comparison import BENCHMARK_NOTE, benchmark_comparison
+    from eval.benchmark_folder import read_benchmark
+    from eval.comparison import comparison_markdown
+
+    rows = benchmark_comparison(read_benchmark(folder), read_benchmark(other))
+    if choice.as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        print_markdown(comparison_markdown(rows, folder.name, other.name, BENCHMARK_NOTE))
+
+
+def _show_anew(run: Path, *, as_json: bool) -> None:
     from eval.report import report_markdown, write_report
     from eval.run_records import read_run
 
-    first = read_run(run)
-    if other is not None:
-        second = read_run(other)
-        if choice.as_json:
-            print_json([row._asdict() for row in comparison_table(first, second)])
-        else:
-            print_markdown(comparison_markdown(first, second))
-        return
-    page = write_report(first, run)
-    if choice.as_json:
+    read = read_run(run)
+    page = write_report(read, run)
+    if as_json:
         print_json(_run_as_data(run, page))
         return
-    print_markdown(report_markdown(first))
+    print_markdown(report_markdown(read))
     say(f"\npage     {page}")
+
+
+def _show_benchmark(folder: Path, *, as_json: bool) -> None:
+    from eval.benchmark_figures import write_benchmark
+    from eval.benchmark_folder import read_benchmark, seed_folder, unfinished_seeds
+    from eval.benchmark_report import BenchmarkReport, benchmark_markdown, write_benchmark_report
+
+    shown = BenchmarkReport(read_benchmark(folder))
+    figures, differences = write_benchmark(folder, shown.metrics, shown.differences)
+    page = write_benchmark_report(folder, shown)
+    left_out = unfinished_seeds(folder)
+    if as_json:
+        print_json({
+            "folder": str(folder),
+            "report": str(page),
+            "runs": [str(seed_folder(folder, seed)) for seed in shown.metrics["seeds"]],
+            "unfinished_seeds": left_out,
+            "metrics": shown.metrics,
+            "differences": shown.differences,
+        })
+        return
+    print_markdown(benchmark_markdown(shown))
+    if left_out:
+        say(f"\nnot finished, left out: seed {', '.join(map(str, left_out))}")
+    say(f"\npage     {page}")
+    say(f"figures  {figures}, {differences.name}")
 
 
 def _settings_for(choice: Choice, size: str) -> Settings:
