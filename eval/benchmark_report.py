@@ -97,7 +97,9 @@ class BenchmarkReport:
                 continue
             difference = self.differences[name]
             if difference["mean"] < 0:
-                lost.append(f"{_capital(arm_label(name))} answers better: {_difference(difference)}.")
+                lost.append(
+                    f"{_capital(arm_label(name))} answers better: Sharpwave minus it is {_difference(difference)}."
+                )
             worse = [
                 f"{words} ({percent(theirs)} against {percent(own)})"
                 for key, words in _SORTS.items()
@@ -113,8 +115,8 @@ class BenchmarkReport:
 
     def _controls(self) -> list[str]:
         return [
-            f"{_capital(arm_label(name))}: Sharpwave answers {_difference(self.differences[name])}."
-            for name in (RANDOM_ARM, NOVELTY_ARM, RECENCY_ARM)
+            f"Sharpwave minus {arm_label(name)}: {_difference(self.differences[name])}."
+            for name in (FULL_STORE_ARM, RANDOM_ARM, NOVELTY_ARM, RECENCY_ARM)
             if name in self.differences
         ]
 
