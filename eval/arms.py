@@ -71,8 +71,8 @@ class NotesWithout:
         self, namespace: str, questions: Sequence[str], top_k: int, as_of: datetime | None
     ) -> list[list[Note]]:
         """See `carriers.recall.NoteSource`."""
-        found = self._source.find(namespace, questions, top_k, as_of)
-        return [[note for note in notes if note.fact_id not in self._hidden] for notes in found]
+        found = self._source.find(namespace, questions, top_k + len(self._hidden), as_of)
+        return [[note for note in notes if note.fact_id not in self._hidden][:top_k] for notes in found]
 
     def replaces_learnt(self, fact_id: str) -> bool:
         """See `carriers.recall.NoteSource`."""
