@@ -2,14 +2,16 @@
 
 One schema for demo, benchmark, report, plots and command line. A folder holds `config.json`, `arms.json`,
 `consolidations.json`, `steps.jsonl`, `decisions.jsonl`, `answers.jsonl` and, written last, `metrics.json`:
-a folder without it is an unfinished run.
+a folder without it is an unfinished run. Lines may be kept gzipped, as `answers.jsonl.gz`.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -383,10 +385,16 @@ def _read_lines(path: Path, kind: type[_Row]) -> tuple[_Row, ...]:
 
 
 def _bytes(path: Path) -> bytes:
+    """Read a file, or the gzipped one beside its place if that alone is there."""
+    packed = path.with_name(f"{path.name}.gz")
     try:
+        if packed.is_file() and not path.exists():
+            return gzip.decompress(packed.read_bytes())
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}", file=str(path)
+        ) from error
 
 
 def _parsed(path: Path, content: bytes, adapter: TypeAdapter[_Content], line: int | None) -> _Content:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -252,3 +253,22 @@ def test_the_command_compares_benchmarks_and_refuses_a_mixture(folder: Path, tmp
     mixed = runner.invoke(app, ["report", str(folder), str(other / "seed-0")])
     assert mixed.exit_code != 0
     assert "two of one kind" in mixed.output
+
+
+# ------------------------------------------------------------------------------------------ records
+
+
+def test_gzipped_lines_are_read_as_they_were(folder: Path):
+    plain = read_benchmark(folder)
+    for path in folder.glob("seed-*/*.jsonl"):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert read_benchmark(folder) == plain
+
+
+def test_a_damaged_archive_is_an_error_with_its_name(folder: Path):
+    path = folder / "seed-0" / "answers.jsonl"
+    path.with_name("answers.jsonl.gz").write_bytes(gzip.compress(path.read_bytes())[:-20])
+    path.unlink()
+    with pytest.raises(InputError, match=r"answers\.jsonl"):
+        read_benchmark(folder)
