@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eval.benchmark_figures import benchmark_differences, benchmark_metrics
 from eval.benchmark_folder import mean_steps, pooled_arms, summed_nights
 from eval.display_text import DASH, byte_size, markdown_table, percent, percent_range, points
+from eval.metrics import rows_by_question
 from eval.pages import render_page
 from eval.plot_style import arm_label, to_svg
 from eval.plots import Drawing, drawings
@@ -21,6 +22,7 @@ from eval.run_records import (
     WITHOUT_READMISSION_ARM,
     write_atomically,
 )
+from sharpwave.records import AnswerOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +58,14 @@ class BenchmarkReport:
 
     def sentences(self) -> list[str]:
         """Return what was shown in plain sentences, first the headline, then where Sharpwave loses, then controls."""
-        return [self._headline(), *self._losses(), *self._controls(), self._readmission()]
+        return [
+            self._headline(),
+            *self._losses(),
+            self._why(),
+            *self._controls(),
+            self._readmission(),
+            self._size(),
+        ]
 
     def tables(self) -> list[Table]:
         """Return the tables: answers, sorts of questions, reading, costs."""
@@ -113,6 +122,31 @@ class BenchmarkReport:
             "No arm answers better than Sharpwave, and the full store is ahead on no sort of question."
         ]
 
+    def _why(self) -> str:
+        """Say how the questions were lost that only the full store answered."""
+        lost = []
+        for run in self.runs:
+            full = rows_by_question(run.answers, FULL_STORE_ARM)
+            for key, row in rows_by_question(run.answers, SHARPWAVE_ARM).items():
+                if not row.correct and key in full and full[key].correct:
+                    lost.append(row)
+        held = sum(row.found is not None for row in lost)
+        misled = sum(row.found is None and row.origin == AnswerOrigin.STORE for row in lost)
+        return (
+            f"Of the {len(lost)} questions that the full store answered and Sharpwave did not, {misled} were about "
+            f"facts outside its store for which it believed another note, {len(lost) - held - misled} about facts "
+            f"outside its store that its weights answered wrongly, {held} about facts in its store."
+        )
+
+    def _size(self) -> str:
+        ours, full = (self._mean(name, "net_bytes") for name in (SHARPWAVE_ARM, FULL_STORE_ARM))
+        if ours is None or full is None:
+            return "What the arms take on disk was not measured."
+        return (
+            f"On disk Sharpwave takes {byte_size(round(ours))} (ledger and adapters of all nights with it), the full "
+            f"store {byte_size(round(full))}."
+        )
+
     def _controls(self) -> list[str]:
         return [
             f"Sharpwave minus {arm_label(name)}: {_difference(self.differences[name])}."
@@ -125,7 +159,7 @@ class BenchmarkReport:
             return "The arm without re-admission was not run."
         readmitted = self._mean(SHARPWAVE_ARM, "readmitted") or 0.0
         return (
-            f"A night put {readmitted:.0f} facts a run back into the store; without them the exact match changes by "
+            f"Nights put {readmitted:.1f} facts a run back into the store; without them the exact match changes by "
             f"{_difference(_negative(self.differences[WITHOUT_READMISSION_ARM]))}."
         )
 

@@ -45,8 +45,8 @@ def percent_range(low: float, high: float) -> str:
 
 
 def points(difference: float) -> str:
-    """Return a difference of shares in points, with a true minus sign."""
-    return f"{100 * difference:+.1f} pts".replace("-", MINUS)
+    """Return a difference of shares in points, with a true minus sign; what rounds to zero has no minus."""
+    return f"{round(100 * difference, 1) + 0.0:+.1f} pts".replace("-", MINUS)
 
 
 def byte_size(n_bytes: int) -> str:

@@ -59,6 +59,8 @@ ALL_ARMS = (
 )
 WEIGHTS_LINE = "sharpwave_weights"
 """Name of a curve, not of an arm: Sharpwave's weights asked without its store."""
+ROUTER_ARMS = (SHARPWAVE_ARM, SMALL_ROUTER_ARM, LARGE_ROUTER_ARM, CASCADE_ARM)
+"""Arms whose decisions a router takes: for others there is no small model that could escalate."""
 SUPERSEDED = "superseded"
 """Kind of the questions that ask, with a date, for a value that a later fact has replaced."""
 ABSENT = "absent"

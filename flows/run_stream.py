@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from prefect import flow
@@ -12,7 +11,7 @@ from flows.consolidate_memory import consolidate_memory
 from flows.ingest_stream import ingest_stream
 from tasks.run_settings import begin_run
 from tasks.stream_arms import step_run_id
-from tasks.stream_files import StreamFiles
+from tasks.stream_files import StreamFiles, timed
 from tasks.stream_report_tasks import finish_run_task, night_run_id
 from tasks.stream_sizes import STREAM_SIZES
 from tasks.stream_tasks import ask_arm_task, ask_around_night_task, close_step_task, lay_out_stream_task
@@ -47,7 +46,7 @@ def run_stream(
         facts: A file of facts to make the stream of, in place of the embedded corpora.
         oracle: Whether each arm is also handed the right facts that it holds.
     """
-    started, run, plan = time.monotonic(), Path(out), STREAM_SIZES[size]
+    run, plan = Path(out), STREAM_SIZES[size]
     asked = list(arms or HEADLINE_ARMS)
     # What a night proves leaves the store at once, for its figures are taken at once.
     own = [
@@ -59,17 +58,20 @@ def run_stream(
     chosen = profile, [*plan.overrides, *(overrides or []), *own], config
     settings, settings_path = begin_run(run.name, *chosen)
     with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
-        steps = lay_out_stream_task(settings_path, out, size, seed, facts)
+        files = StreamFiles(run)
+        with timed(files):
+            steps = lay_out_stream_task(settings_path, out, size, seed, facts)
         for step in range(steps):
-            ingest_stream(
-                str(StreamFiles(run).facts_file(step)), step_run_id(run, step), *chosen, tracker.run_id
-            )
+            with timed(files):
+                arrived, run_id = str(files.facts_file(step)), step_run_id(run, step)
+                ingest_stream(arrived, run_id, *chosen, tracker.run_id)
             for name in asked:
-                ask_arm_task(settings_path, out, step, name, oracle)
+                with timed(files):
+                    ask_arm_task(settings_path, out, step, name, oracle)
             close_step_task(settings_path, out, step, asked, tracker.run_id)
             if step in plan.nights_after:
-                ask_around_night_task(settings_path, out, step, "before")
-                consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
-                ask_around_night_task(settings_path, out, step, "after")
-        seconds = time.monotonic() - started
-        return finish_run_task(settings_path, out, size, seed, asked, seconds, tracker.run_id)
+                with timed(files):
+                    ask_around_night_task(settings_path, out, step, "before")
+                    consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
+                    ask_around_night_task(settings_path, out, step, "after")
+        return finish_run_task(settings_path, out, size, seed, asked, tracker.run_id)

@@ -5,12 +5,16 @@
 <run>/stream/questions-01.jsonl  what is asked after it
 <run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone
 <run>/stream/step-01.json        where everything stood
+<run>/stream/seconds.json        what the run has taken so far, over all the times that it was taken up
 <run>/arms/NAME/answers-01.jsonl what one arm answered, and step-01.json how it stood, until the step is finished
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -163,11 +167,34 @@ class StreamFiles:
         """Keep answers outside a step's own."""
         _write_lines(self.answers_file(step, suffix), rows)
 
+    def spent_seconds(self) -> float:
+        """Return what the run has taken so far; what a kill cut short is not counted."""
+        path = self._seconds()
+        return float(json.loads(path.read_bytes())) if path.exists() else 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Add to what the run has taken."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._seconds(), json.dumps(self.spent_seconds() + seconds).encode())
+
+    def _seconds(self) -> Path:
+        return self.folder / "seconds.json"
+
     def _arm_folder(self, arm: str) -> Path:
         return self.run / "arms" / arm
 
     def _questions(self, step: int) -> Path:
         return self.folder / f"questions-{step + 1:02d}.jsonl"
+
+
+@contextmanager
+def timed(files: StreamFiles) -> Iterator[None]:
+    """Add what a part of the run takes to what the run has taken, also where the part fails."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        files.spend(time.monotonic() - started)
 
 
 def _write_lines(path: Path, records: Iterable[BaseModel]) -> None:

@@ -22,6 +22,7 @@ from eval.plots import figures, write_pngs
 from eval.protocol_check import check_protocol
 from eval.report import write_report
 from eval.run_records import (
+    ROUTER_ARMS,
     SHARPWAVE_ARM,
     AnswerRow,
     ArmFigures,
@@ -51,7 +52,6 @@ def finish_run(
     size: str,
     seed: int,
     arms: list[str],
-    wall_seconds: float,
     mlflow_run_id: str | None,
 ) -> RunMetrics:
     """Gather what the steps left, write records, page and plots, and log them.
@@ -61,7 +61,7 @@ def finish_run(
     """
     settings, run = read_settings(settings_path), Path(run_folder)
     with AgentMemory.open(settings) as memory:
-        whole = _whole_run(memory, run, STREAM_SIZES[size], seed, arms, wall_seconds)
+        whole = _whole_run(memory, run, STREAM_SIZES[size], seed, arms)
     write_run(run, whole)
     page = write_report(whole, run)
     plots = write_pngs(figures(whole), run / "plots")
@@ -82,9 +82,7 @@ def _tracked(arm: ArmFigures) -> dict[str, float]:
     return {f"arm_{arm.name}_{name}": float(value) for name, value in values.items()}
 
 
-def _whole_run(
-    memory: AgentMemory, run: Path, size: StreamSize, seed: int, names: list[str], wall_seconds: float
-) -> Run:
+def _whole_run(memory: AgentMemory, run: Path, size: StreamSize, seed: int, names: list[str]) -> Run:
     settings, files = memory.settings, StreamFiles(run)
     records = [record for step in range(files.step_count) if (record := files.record(step)) is not None]
     answers = [row for step in range(files.step_count) for row in files.answers(step)]
@@ -104,7 +102,7 @@ def _whole_run(
             sum(decision.flops for decision in decisions), _large_only_flops(memory, decisions)
         ),
         net_bytes=NetBytes(**measure_bytes(memory.memory)),
-        wall_seconds=wall_seconds,
+        wall_seconds=files.spent_seconds(),
         seed=seed,
         profile=settings.profile,
     )
@@ -145,20 +143,25 @@ def _arm(
     return figures.model_copy(
         update={
             **reading_figures(name, answers),
-            **(_routing_figures(costs) if costs else {}),
+            **(_routing_figures(name, costs) if costs else {}),
             **{key: sum(getattr(night, key) for night in counted) for key in _NIGHT_COUNTS if counted},
             "net_bytes": stood[-1].net_bytes,
         }
     )
 
 
-def _routing_figures(costs: list[RoutingCost]) -> dict[str, float]:
-    routed, timed = (sum(getattr(cost, key) for cost in costs) for key in ("routed", "timed"))
+def _routing_figures(name: str, costs: list[RoutingCost]) -> dict[str, float]:
+    """Return what deciding cost an arm; nothing for one whose decisions are not counted, as the oracle's."""
+    flops, large_only, routed, escalated, timed = (
+        sum(getattr(cost, key) for cost in costs)
+        for key in ("flops", "large_only_flops", "routed", "escalated", "timed")
+    )
+    if not flops:
+        return {}
+    escalation = {"escalation_rate": escalated / routed if routed else 0.0} if name in ROUTER_ARMS else {}
     return {
-        "escalation_rate": sum(cost.escalated for cost in costs) / routed if routed else 0.0,
-        "routing_cost_ratio": routing_cost_ratio(
-            sum(cost.flops for cost in costs), sum(cost.large_only_flops for cost in costs)
-        ),
+        **escalation,
+        "routing_cost_ratio": routing_cost_ratio(flops, large_only),
         "routing_seconds": sum(cost.seconds for cost in costs) / timed if timed else 0.0,
     }
 

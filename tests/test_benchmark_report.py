@@ -198,6 +198,26 @@ def test_who_beats_us_is_named_with_figures():
     assert "ahead on no sort of question" in " ".join(unbeaten.sentences())
 
 
+def test_questions_lost_to_the_full_store_are_sorted_by_what_went_wrong():
+    def lost(number: int, origin: str, found: bool | None) -> list[AnswerRow]:
+        ours = answer("sharpwave", number, correct=False).model_copy(
+            update={"origin": origin, "found": found}
+        )
+        return [ours, answer("full_store", number, correct=True)]
+
+    rows = [
+        *lost(1, "store", None),
+        *lost(2, "store", None),
+        *lost(3, "weights", None),
+        *lost(4, "store", True),
+    ]
+    both_wrong = [answer(arm, 5, correct=False) for arm in ("sharpwave", "full_store")]
+    text = " ".join(BenchmarkReport([run_of([*rows, *both_wrong])]).sentences())
+    assert "Of the 4 questions that the full store answered and Sharpwave did not, 2 were about" in text
+    assert "believed another note, 1 about" in text
+    assert "answered wrongly, 1 about facts in its store" in text
+
+
 def test_markdown_and_page_hold_every_arm_in_every_table():
     report = BenchmarkReport([make_run(seed=0), make_run(seed=1)])
     markdown, page = benchmark_markdown(report), render_benchmark(report, "mine")

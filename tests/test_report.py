@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from eval.comparison import comparison_markdown, comparison_table
-from eval.display_text import markdown_cell, visible_text
+from eval.display_text import markdown_cell, points, visible_text
 from eval.pages import MAX_LINES_PER_LIST
 from eval.plot_style import spread, to_svg
 from eval.plots import calibration, figures, frontier, write_pngs
@@ -281,6 +281,15 @@ def test_visible_text_spells_out_what_would_hide():
 
 
 # ----------------------------------------------------------------------------------------- plots
+
+
+def test_what_rounds_to_zero_has_no_sign_of_loss():
+    assert [points(value) for value in (-0.0, -0.0004, 0.0004, -0.0006)] == [
+        "+0.0 pts",
+        "+0.0 pts",
+        "+0.0 pts",
+        "\u22120.1 pts",
+    ]
 
 
 def test_pngs_are_written(tmp_path):
