@@ -143,14 +143,14 @@ def _arm(
     return figures.model_copy(
         update={
             **reading_figures(name, answers),
-            **(_routing_figures(name, costs) if costs else {}),
+            **(routing_figures(name, costs) if costs else {}),
             **{key: sum(getattr(night, key) for night in counted) for key in _NIGHT_COUNTS if counted},
             "net_bytes": stood[-1].net_bytes,
         }
     )
 
 
-def _routing_figures(name: str, costs: list[RoutingCost]) -> dict[str, float]:
+def routing_figures(name: str, costs: list[RoutingCost]) -> dict[str, float]:
     """Return what deciding cost an arm; nothing for one whose decisions are not counted, as the oracle's."""
     flops, large_only, routed, escalated, timed = (
         sum(getattr(cost, key) for cost in costs)
