@@ -244,8 +244,8 @@ def write_pngs(drawn: Sequence[Drawing], folder: Path) -> list[Path]:
 
 
 def _scatter(placed: Sequence[tuple[float, ArmFigures]], xlabel: str) -> Figure:
-    """Draw arms at (x, EM), x from 0 to 1 where it does not go beyond."""
-    figure, axes = canvas()
+    """Draw arms at (x, EM), x from 0 to 1 where it does not go beyond; ours lies on top."""
+    figure, axes = canvas() if len(placed) <= _MOST_BESIDE_POINTS else canvas(right=0.69)
     lowest = min(arm.em_low for _, arm in placed)
     highest = max(arm.em_high for _, arm in placed)
     pad = max(0.05, 0.15 * (highest - lowest))
@@ -261,6 +261,7 @@ def _scatter(placed: Sequence[tuple[float, ArmFigures]], xlabel: str) -> Figure:
             markersize=9 if arm.name == SHARPWAVE_ARM else 6.5,
             elinewidth=1.4,
             capsize=3,
+            zorder=4 if arm.name == SHARPWAVE_ARM else 2.5,
         )
     _label_points(axes, placed)
     axes.text(0.015, 0.985, "↖ better", transform=axes.transAxes, color=MUTED, va="top", fontsize=9)
