@@ -122,6 +122,17 @@ class BenchmarkReport:
             "No arm answers better than Sharpwave, and the full store is ahead on no sort of question."
         ]
 
+    def _leaders(self) -> list[str]:
+        """Name, for each sort of question that Sharpwave does not answer best, the arms that do."""
+        led = []
+        for key, words in _SORTS.items():
+            scores = {name: mean for name in self.arms if (mean := self._mean(name, key)) is not None}
+            own, best = scores.get(SHARPWAVE_ARM), max(scores.values(), default=0.0)
+            if own is not None and best > own:
+                leaders = _listed([arm_label(name) for name, mean in scores.items() if mean == best])
+                led.append(f"Best on {words}: {leaders}, {percent(best)} against Sharpwave's {percent(own)}.")
+        return led
+
     def _why(self) -> str:
         """Say how the questions were lost that only the full store answered."""
         lost = []

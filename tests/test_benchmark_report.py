@@ -190,11 +190,13 @@ def test_who_beats_us_is_named_with_figures():
     text = " ".join(beaten.sentences())
     assert "Full store answers better: Sharpwave minus it is \u221231.7 pts" in text
     assert "The full store does better on known facts (" in text
+    assert "Best on known facts: full store, " in text
     unbeaten = BenchmarkReport([
         make_run(wrong_every={"sharpwave": 60, "full_store": 3, "no_memory": 2, "random": 4})
     ])
     assert "Full store answers better" not in " ".join(unbeaten.sentences())
     assert "No arm answers better" in " ".join(unbeaten.sentences())
+    assert "Best on" not in " ".join(unbeaten.sentences())
     assert "ahead on no sort of question" in " ".join(unbeaten.sentences())
 
 
