@@ -62,6 +62,7 @@ class BenchmarkReport:
             self._headline(),
             *self._losses(),
             self._why(),
+            *self._leaders(),
             *self._controls(),
             self._readmission(),
             self._size(),
