@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +14,10 @@ import pytest
 
 from eval.benchmark_folder import read_benchmark
 from eval.run_records import ALL_ARMS, Run
+from tests.cli_runs import SHARPWAVE, environment
 
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-_COMMAND = (sys.executable, "-c", "from sharpwave.cli.main import main; main()", "benchmark")
 _OPTIONS = (
     *("--size", "tiny", "--first-seed", "5", "--out", "bench", "--json"),
     *("--set", "consolidation.write_back.epochs=1", "--set", "consolidation.write_back.anchors_per_epoch=8"),
@@ -43,16 +42,16 @@ class Benchmark(NamedTuple):
 def benchmark(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Path]) -> Benchmark:
     """Start the command, kill it after some arms have been asked, and call it again."""
     place = tmp_path_factory.mktemp("benchmark")
-    environment = os.environ | {
-        "SHARPWAVE_HOME": str(embedded_models["large"].parents[1]),
-        "SHARPWAVE_OFFLINE": "1",
-        "PREFECT_HOME": str(place / "prefect"),
-    }
-    environment.pop("MLFLOW_TRACKING_URI", None)
+    own = environment(place, embedded_models)
     folder = place / "bench"
     with (place / "first.log").open("w") as log:
         first = subprocess.Popen(
-            [*_COMMAND, *_OPTIONS], cwd=place, env=environment, stdout=log, stderr=log, start_new_session=True
+            [*SHARPWAVE, "benchmark", *_OPTIONS],
+            cwd=place,
+            env=own,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         deadline = time.monotonic() + 600
         while not (folder / "seed-5" / "arms" / "recency" / "step-01.json").exists():
@@ -63,9 +62,9 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[st
         first.wait()
     asked = {str(path): path.read_bytes() for path in (folder / "seed-5" / "arms").glob("*/answers-01.jsonl")}
     done = subprocess.run(
-        [*_COMMAND, *_OPTIONS],
+        [*SHARPWAVE, "benchmark", *_OPTIONS],
         cwd=place,
-        env=environment,
+        env=own,
         capture_output=True,
         text=True,
         timeout=1400,

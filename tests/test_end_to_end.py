@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +15,7 @@ from consolidation.night_folder import NightFolder
 from consolidation.records import NightReport, NightVerdict
 from eval.run_records import Run, read_run
 from sharpwave.records import EventKind, FactStatus, RouteStage
+from tests.cli_runs import SHARPWAVE, environment
 
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -46,12 +45,6 @@ class Demo(NamedTuple):
 def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Path]) -> Demo:
     """Run `sharpwave demo` as a person would, in a process of its own."""
     place = tmp_path_factory.mktemp("demo")
-    environment = os.environ | {
-        "SHARPWAVE_HOME": str(embedded_models["large"].parents[1]),
-        "SHARPWAVE_OFFLINE": "1",
-        "PREFECT_HOME": str(place / "prefect"),
-    }
-    environment.pop("MLFLOW_TRACKING_URI", None)
     shortened = [
         "write_back.epochs=10",
         "write_back.anchors_per_epoch=40",
@@ -59,22 +52,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
         "promotion.max_damage_rate=0.6",
     ]
     options = [part for item in shortened for part in ("--set", f"consolidation.{item}")]
-    command = [
-        sys.executable,
-        "-c",
-        "from sharpwave.cli.main import main; main()",
-        "demo",
-        "--size",
-        "tiny",
-        "--out",
-        "run",
-        "--seed",
-        "3",
-    ]
+    command = [*SHARPWAVE, "demo", "--size", "tiny", "--out", "run", "--seed", "3"]
     done = subprocess.run(
         [*command, *options],
         cwd=place,
-        env=environment,
+        env=environment(place, embedded_models),
         capture_output=True,
         text=True,
         timeout=1400,
