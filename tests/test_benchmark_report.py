@@ -244,6 +244,21 @@ def test_the_command_writes_page_and_figures_and_prints_json(folder: Path):
     assert (folder / "report.html").is_file()
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--size", "huge"), "none of tiny, demo, small, full"),
+        (("--seeds", "0"), "--seeds"),
+        (("--first-seed", "-1"), "--first-seed"),
+        (("--facts", "nowhere.jsonl"), "nowhere.jsonl"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_loaded(options: tuple[str, ...], named: str):
+    refused = runner.invoke(app, ["benchmark", *options], env={"COLUMNS": "200"})
+    assert refused.exit_code == 2
+    assert named in refused.output
+
+
 # ------------------------------------------------------------------------------------- comparison
 
 
