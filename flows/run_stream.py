@@ -9,11 +9,12 @@ from prefect import flow
 from eval.run_records import HEADLINE_ARMS, RunMetrics
 from flows.consolidate_memory import consolidate_memory
 from flows.ingest_stream import ingest_stream
+from sharpwave.progress import current_progress
 from tasks.run_settings import begin_run
 from tasks.stream_arms import step_run_id
-from tasks.stream_files import StreamFiles, timed
+from tasks.stream_files import StreamFiles, minutes_left, timed
 from tasks.stream_report_tasks import finish_run_task, night_run_id
-from tasks.stream_sizes import STREAM_SIZES
+from tasks.stream_sizes import STREAM_SIZES, StreamSize
 from tasks.stream_tasks import ask_arm_task, ask_around_night_task, close_step_task, lay_out_stream_task
 from tasks.tracking import parent_run
 
@@ -59,19 +60,29 @@ def run_stream(
     settings, settings_path = begin_run(run.name, *chosen)
     with parent_run(f"{size}-stream", settings, run.name, resume=True) as tracker:
         files = StreamFiles(run)
-        with timed(files):
+        with timed(files, "layout"):
             steps = lay_out_stream_task(settings_path, out, size, seed, facts)
         for step in range(steps):
-            with timed(files):
+            with timed(files, "steps"):
                 arrived, run_id = str(files.facts_file(step)), step_run_id(run, step)
                 ingest_stream(arrived, run_id, *chosen, tracker.run_id)
             for name in asked:
-                with timed(files):
+                with timed(files, "steps"):
                     ask_arm_task(settings_path, out, step, name, oracle)
             close_step_task(settings_path, out, step, asked, tracker.run_id)
             if step in plan.nights_after:
-                with timed(files):
+                with timed(files, "nights"):
                     ask_around_night_task(settings_path, out, step, "before")
                     consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
                     ask_around_night_task(settings_path, out, step, "after")
+            _tell_time_left(files, seed, (step + 1, steps), plan)
         return finish_run_task(settings_path, out, size, seed, asked, tracker.run_id)
+
+
+def _tell_time_left(files: StreamFiles, seed: int, steps: tuple[int, int], plan: StreamSize) -> None:
+    slept = sum(night < steps[0] for night in plan.nights_after)
+    left = minutes_left(files.spent(), steps, (slept, len(plan.nights_after)))
+    if steps[0] < steps[1] and left is not None:
+        current_progress().stage(
+            f"seed {seed}: {steps[0]} of {steps[1]} steps done, about {left:.0f} min left"
+        )

@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -25,6 +24,8 @@ from eval.run_records import AnswerRow, NetBytes, StepRecord, write_atomically
 from eval.streams import StreamStep
 from sharpwave.records import Fact, Record
 
+RunPart = Literal["layout", "steps", "nights"]
+_SECONDS = TypeAdapter(dict[RunPart, float])
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -167,15 +168,17 @@ class StreamFiles:
         """Keep answers outside a step's own."""
         _write_lines(self.answers_file(step, suffix), rows)
 
-    def spent_seconds(self) -> float:
-        """Return what the run has taken so far; what a kill cut short is not counted."""
+    def spent(self) -> dict[RunPart, float]:
+        """Return the seconds that each part of the run has taken so far; what a kill cut short is not counted."""
         path = self._seconds()
-        return float(json.loads(path.read_bytes())) if path.exists() else 0.0
+        return _SECONDS.validate_json(path.read_bytes()) if path.exists() else {}
 
-    def spend(self, seconds: float) -> None:
-        """Add to what the run has taken."""
+    def spend(self, part: RunPart, seconds: float) -> None:
+        """Add to what a part of the run has taken."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._seconds(), json.dumps(self.spent_seconds() + seconds).encode())
+        spent = self.spent()
+        spent[part] = spent.get(part, 0.0) + seconds
+        write_atomically(self._seconds(), _SECONDS.dump_json(spent))
 
     def _seconds(self) -> Path:
         return self.folder / "seconds.json"
@@ -188,13 +191,33 @@ class StreamFiles:
 
 
 @contextmanager
-def timed(files: StreamFiles) -> Iterator[None]:
-    """Add what a part of the run takes to what the run has taken, also where the part fails."""
+def timed(files: StreamFiles, part: RunPart) -> Iterator[None]:
+    """Add what this block takes to what the part has taken, also where it fails."""
     started = time.monotonic()
     try:
         yield
     finally:
-        files.spend(time.monotonic() - started)
+        files.spend(part, time.monotonic() - started)
+
+
+def minutes_left(
+    spent: Mapping[RunPart, float], steps: tuple[int, int], nights: tuple[int, int]
+) -> float | None:
+    """Return how long the rest of a run takes if it goes on as before; None while nothing tells how long a night is.
+
+    Args:
+        spent: Seconds so far, of each part.
+        steps: Steps that are done, and all of them.
+        nights: Nights that are done, and all of them.
+    """
+    left = 0.0
+    parts: dict[RunPart, tuple[int, int]] = {"steps": steps, "nights": nights}
+    for part, (done, planned) in parts.items():
+        if planned > done:
+            if not done:
+                return None
+            left += spent.get(part, 0.0) / done * (planned - done)
+    return left / 60
 
 
 def _write_lines(path: Path, records: Iterable[BaseModel]) -> None:

@@ -102,7 +102,7 @@ def _whole_run(memory: AgentMemory, run: Path, size: StreamSize, seed: int, name
             sum(decision.flops for decision in decisions), _large_only_flops(memory, decisions)
         ),
         net_bytes=NetBytes(**measure_bytes(memory.memory)),
-        wall_seconds=files.spent_seconds(),
+        wall_seconds=sum(files.spent().values()),
         seed=seed,
         profile=settings.profile,
     )

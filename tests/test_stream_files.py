@@ -11,7 +11,7 @@ from eval.stream_pools import Arrival
 from eval.streams import StreamFact, StreamStep
 from sharpwave.errors import InputError
 from sharpwave.records import Fact
-from tasks.stream_files import RoutingCost, StreamFiles, StreamLayout, timed
+from tasks.stream_files import RoutingCost, StreamFiles, StreamLayout, minutes_left, timed
 from tasks.stream_report_tasks import routing_figures
 from tasks.stream_tasks import lay_out_stream
 
@@ -46,11 +46,22 @@ def test_other_facts_are_refused(begun: StreamFiles, tmp_path: Path):
 
 
 def test_seconds_add_up_over_the_times_a_run_is_taken_up(tmp_path: Path):
-    assert StreamFiles(tmp_path).spent_seconds() == 0
-    StreamFiles(tmp_path).spend(2.5)
-    with pytest.raises(KeyboardInterrupt), timed(StreamFiles(tmp_path)):
+    assert StreamFiles(tmp_path).spent() == {}
+    StreamFiles(tmp_path).spend("steps", 2.5)
+    StreamFiles(tmp_path).spend("nights", 1.0)
+    with pytest.raises(KeyboardInterrupt), timed(StreamFiles(tmp_path), "steps"):
         raise KeyboardInterrupt
-    assert 2.5 < StreamFiles(tmp_path).spent_seconds() < 3.5
+    spent = StreamFiles(tmp_path).spent()
+    assert 2.5 < spent["steps"] < 3.5
+    assert spent["nights"] == 1.0
+
+
+def test_the_time_left_counts_steps_and_nights_apart():
+    spent = {"layout": 900.0, "steps": 240.0, "nights": 300.0}
+    assert minutes_left(spent, (4, 12), (1, 3)) == pytest.approx(8 * 1.0 + 2 * 5.0)
+    assert minutes_left(spent, (4, 12), (1, 1)) == pytest.approx(8.0)
+    assert minutes_left(spent, (12, 12), (3, 3)) == 0
+    assert minutes_left({"steps": 60.0}, (1, 12), (0, 3)) is None  # a night may take longer than all steps
 
 
 def cost(**changed: float) -> RoutingCost:
