@@ -107,10 +107,17 @@ def ask_arm(settings_path: str, run_folder: str, step: int, name: str, oracle: b
 
     Every arm reads what it finds, and the memory's weights are also asked alone. With `oracle` each arm is asked a
     second time and handed the right fact where it holds it.
+
+    Raises:
+        InputError: The step was finished without this arm, which can no longer be asked as it stood then.
     """
     files = StreamFiles(Path(run_folder))
-    if files.record(step) is not None or files.arm_step(name, step) is not None:
+    if files.arm_step(name, step) is not None:
         return
+    if files.record(step) is not None:
+        raise InputError(
+            f"step {step + 1} was finished without the arm {name!r}; give another folder", file=run_folder
+        )
     place = ArmPlace(read_settings(settings_path), files, step)
     questions = files.questions(step)
     texts = {fact.id: fact.text for fact in place.facts}

@@ -1,9 +1,12 @@
-"""The whole loop in a small form on the real embedded models: one demo run, looked at from many sides."""
+"""The whole loop on the real embedded models: one short stream with every arm, looked at from many sides."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +16,7 @@ from carriers.external_memory import ExternalMemory
 from consolidation import night_folder
 from consolidation.night_folder import NightFolder
 from consolidation.records import NightReport, NightVerdict
-from eval.run_records import Run, read_run
+from eval.run_records import ALL_ARMS, Run, read_run
 from sharpwave.records import EventKind, FactStatus, RouteStage
 from tests.cli_runs import SHARPWAVE, environment
 
@@ -22,8 +25,8 @@ pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(1500)]
 KEYS = json.loads(Path(__file__).with_name("demo_metrics_keys.json").read_text(encoding="utf-8"))
 
 
-class Demo(NamedTuple):
-    """A finished run: its folder and what it printed."""
+class Loop(NamedTuple):
+    """A finished benchmark of one stream: the folder of the stream's run and what was printed."""
 
     folder: Path
     output: str
@@ -31,6 +34,10 @@ class Demo(NamedTuple):
     @property
     def run(self) -> Run:
         return read_run(self.folder)
+
+    @property
+    def benchmark(self) -> Path:
+        return self.folder.parent
 
     @property
     def store(self) -> Path:
@@ -42,9 +49,9 @@ class Demo(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Path]) -> Demo:
-    """Run `sharpwave demo` as a person would, in a process of its own."""
-    place = tmp_path_factory.mktemp("demo")
+def loop(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Path]) -> Loop:
+    """Run commands as a person would: start the demo, kill it, and let the benchmark take up the same stream."""
+    place = tmp_path_factory.mktemp("loop")
     shortened = [
         "write_back.epochs=10",
         "write_back.anchors_per_epoch=40",
@@ -52,58 +59,75 @@ def demo(tmp_path_factory: pytest.TempPathFactory, embedded_models: dict[str, Pa
         "promotion.max_damage_rate=0.6",
     ]
     options = [part for item in shortened for part in ("--set", f"consolidation.{item}")]
-    command = [*SHARPWAVE, "demo", "--size", "tiny", "--out", "run", "--seed", "3"]
+    folder, env = place / "bench" / "seed-3", environment(place, embedded_models)
+    demo = [*SHARPWAVE, "demo", "--size", "tiny", "--out", "bench/seed-3", "--seed", "3", *options]
+    _kill_when_there(folder / "stream" / "layout.json", demo, place, env)
     done = subprocess.run(
-        [*command, *options],
+        [*SHARPWAVE, "benchmark", "--size", "tiny", "--out", "bench", "--first-seed", "3", *options],
         cwd=place,
-        env=environment(place, embedded_models),
+        env=env,
         capture_output=True,
         text=True,
         timeout=1400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return Demo(place / "run", done.stdout)
+    return Loop(folder, done.stdout)
+
+
+def _kill_when_there(file: Path, command: list[str], place: Path, env: dict[str, str]) -> None:
+    log = place / "killed.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=place, env=env, stdout=output, stderr=output, start_new_session=True
+        )
+        deadline = time.monotonic() + 600
+        while not file.exists():
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.fixture
-def memory(demo: Demo, embedded_models: dict[str, Path]) -> ExternalMemory:
+def memory(loop: Loop, embedded_models: dict[str, Path]) -> ExternalMemory:
     """The run's store, opened for reading."""
     from carriers.embedder import MiniLMEmbedder
 
-    with ExternalMemory.open(demo.store, MiniLMEmbedder.load(embedded_models["embedder"])) as opened:
+    with ExternalMemory.open(loop.store, MiniLMEmbedder.load(embedded_models["embedder"])) as opened:
         yield opened
 
 
-def test_metrics_have_every_promised_key(demo: Demo) -> None:
-    metrics = json.loads((demo.folder / "metrics.json").read_text(encoding="utf-8"))
+def test_metrics_have_every_promised_key(loop: Loop) -> None:
+    metrics = json.loads((loop.folder / "metrics.json").read_text(encoding="utf-8"))
     assert set(KEYS) <= metrics.keys()
     assert set(metrics["net_bytes"]) == {"vectors", "text", "ledger", "adapters"}
     assert metrics["seed"] == 3
     assert metrics["profile"] == "embedded"
 
 
-def test_memory_beats_no_memory_and_stores_less_than_everything(demo: Demo) -> None:
-    metrics = demo.run.metrics
+def test_memory_beats_no_memory_and_stores_less_than_everything(loop: Loop) -> None:
+    metrics = loop.run.metrics
     assert metrics.em > metrics.em_no_memory
     assert metrics.storage_ratio < 1
-    assert metrics.storage_ratio == pytest.approx(demo.run.steps[-1].hot / metrics.n_facts)
+    assert metrics.storage_ratio == pytest.approx(loop.run.steps[-1].hot / metrics.n_facts)
 
 
-def test_no_fact_of_the_stream_is_lost(demo: Demo, memory: ExternalMemory) -> None:
+def test_no_fact_of_the_stream_is_lost(loop: Loop, memory: ExternalMemory) -> None:
     lines = [
         json.loads(line)
-        for file in sorted((demo.folder / "stream").glob("facts-*.jsonl"))
+        for file in sorted((loop.folder / "stream").glob("facts-*.jsonl"))
         for line in file.read_text(encoding="utf-8").splitlines()
     ]
     texts = {fact.fact.text for fact in memory.ledger.iter_facts()}
     assert {line["text"] for line in lines} <= texts
-    assert sum(memory.ledger.counts().values()) == demo.run.metrics.n_facts
+    assert sum(memory.ledger.counts().values()) == loop.run.metrics.n_facts
 
 
-def test_night_trained_something_and_evicted_only_what_it_proved(demo: Demo, memory: ExternalMemory) -> None:
-    report = demo.night(night_folder.REPORT, NightReport)
-    verdict = demo.night(night_folder.VERDICT, NightVerdict)
+def test_night_trained_something_and_evicted_only_what_it_proved(loop: Loop, memory: ExternalMemory) -> None:
+    report = loop.night(night_folder.REPORT, NightReport)
+    verdict = loop.night(night_folder.VERDICT, NightVerdict)
     assert isinstance(report, NightReport)
     assert isinstance(verdict, NightVerdict)
     assert report.status == "promoted", report.reason
@@ -114,8 +138,8 @@ def test_night_trained_something_and_evicted_only_what_it_proved(demo: Demo, mem
     assert not gone & memory.index.ids()
 
 
-def test_every_damaged_fact_is_back_in_the_index(demo: Demo, memory: ExternalMemory) -> None:
-    verdict = demo.night(night_folder.VERDICT, NightVerdict)
+def test_every_damaged_fact_is_back_in_the_index(loop: Loop, memory: ExternalMemory) -> None:
+    verdict = loop.night(night_folder.VERDICT, NightVerdict)
     assert isinstance(verdict, NightVerdict)
     live = {
         fact.id for fact in memory.ledger.facts(verdict.damaged) if fact.status is not FactStatus.SUPERSEDED
@@ -123,7 +147,7 @@ def test_every_damaged_fact_is_back_in_the_index(demo: Demo, memory: ExternalMem
     assert live <= memory.index.ids()
 
 
-def test_learnt_facts_that_arrive_again_are_not_stored_again(demo: Demo, memory: ExternalMemory) -> None:
+def test_learnt_facts_that_arrive_again_are_not_stored_again(loop: Loop, memory: ExternalMemory) -> None:
     again = [
         fact for fact in memory.ledger.iter_facts(status=FactStatus.INTERNALISED) if fact.observed_count > 1
     ]
@@ -138,41 +162,75 @@ def test_index_holds_exactly_the_hot_facts(memory: ExternalMemory) -> None:
     assert memory.doctor().clean
 
 
-def test_escalation_is_what_the_decisions_say(demo: Demo) -> None:
-    run = demo.run
+def test_every_arm_was_asked_every_question(loop: Loop) -> None:
+    run = loop.run
+    assert [arm.name for arm in run.arms] == list(ALL_ARMS)
+    assert len({arm.n_questions for arm in run.arms}) == 1
+    assert all(arm.em_oracle is not None for arm in run.arms)
+    assert {row.read for row in run.answers} == {"real", "oracle", "weights"}
+
+
+def test_controls_hold_as_much_as_the_memory_at_every_step(loop: Loop) -> None:
+    for step in loop.run.steps:
+        assert step.held["sharpwave"] == step.hot
+        assert {step.held[name] for name in ("random", "novelty", "recency")} == {step.hot}
+        assert step.held["full_store"] == step.n_distinct
+        assert step.held["no_memory"] == 0
+
+
+def test_routers_differ_in_what_they_cost(loop: Loop) -> None:
+    arms = {arm.name: arm for arm in loop.run.arms}
+    assert arms["small_router"].escalation_rate == 0
+    assert arms["large_router"].routing_cost_ratio == pytest.approx(1.0)
+    assert arms["small_router"].routing_cost_ratio < arms["cascade"].routing_cost_ratio < 1.0
+    assert arms["full_store"].routing_cost_ratio is None
+
+
+def test_escalation_is_what_the_decisions_say(loop: Loop) -> None:
+    run = loop.run
     routed = [item for item in run.decisions if item.stage in (RouteStage.SMALL, RouteStage.LARGE)]
     share = sum(item.stage is RouteStage.LARGE for item in routed) / len(routed)
     assert run.metrics.escalation_rate == pytest.approx(share)
 
 
-def test_page_is_self_contained_and_output_shows_the_arms(demo: Demo) -> None:
-    page = (demo.folder / "report.html").read_text(encoding="utf-8")
+def test_page_is_self_contained_and_output_shows_the_arms(loop: Loop) -> None:
+    page = (loop.folder / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     for arm in ("full store", "no memory", "random"):
-        assert arm in demo.output.lower()
+        assert arm in loop.output.lower()
+    assert (loop.benchmark / "report.html").is_file()
+    drawn = {path.stem for path in (loop.benchmark / "plots").iterdir()}
+    assert drawn >= {"frontier", "em", "shift", "cost", "nights"}
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow against a newer SQLAlchemy
-def test_mlflow_holds_parent_nested_runs_and_curves(demo: Demo) -> None:
+def test_mlflow_holds_parent_nested_runs_and_curves(loop: Loop) -> None:
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{demo.folder.parent / 'mlruns' / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{loop.benchmark.parent / 'mlruns' / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'sharpwave'")
     runs = client.search_runs([experiment.experiment_id])
-    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    assert len(parents) == 1
-    assert all(run.info.status == "FINISHED" for run in runs)
-    assert len(client.get_metric_history(parents[0].info.run_id, "step_storage_ratio")) >= 3
-    metrics = json.loads((demo.folder / "metrics.json").read_text(encoding="utf-8"))
+    parents = {run.info.run_name: run for run in runs if "mlflow.parentRunId" not in run.data.tags}
+    assert set(parents) == {"tiny-stream", "tiny-benchmark"}  # the killed demo's run was taken up
+    unfinished = [run for run in runs if run.info.status != "FINISHED"]
+    assert [(run.info.run_name, run.info.status) for run in unfinished] in ([], [("ingest-stream", "KILLED")])
+    stream = parents["tiny-stream"]
+    assert len(client.get_metric_history(stream.info.run_id, "step_storage_ratio")) >= 3
+    metrics = json.loads((loop.folder / "metrics.json").read_text(encoding="utf-8"))
     for name in ("em", "em_full_store", "storage_ratio", "escalation_rate"):  # not the last point of a curve
-        assert parents[0].data.metrics[name] == pytest.approx(metrics[name])
-    nested = {run.info.run_name for run in runs} - {parents[0].info.run_name}
-    assert {"ingest-stream", "consolidate-memory"} <= nested
+        assert stream.data.metrics[name] == pytest.approx(metrics[name])
+    nested = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert {"ingest-stream", "consolidate-memory"} == {run.info.run_name for run in nested}
+    assert {run.data.tags["mlflow.parentRunId"] for run in nested} == {stream.info.run_id}
+    all_seeds = json.loads((loop.benchmark / "metrics.json").read_text(encoding="utf-8"))
+    for arm in ALL_ARMS:
+        logged = parents["tiny-benchmark"].data.metrics[f"arm_{arm}_em"]
+        assert logged == pytest.approx(all_seeds[arm]["em"]["mean"])
 
 
 def test_weights_answer_an_internalised_fact_after_a_restart(
-    demo: Demo, memory: ExternalMemory, embedded_models: dict[str, Path]
+    loop: Loop, memory: ExternalMemory, embedded_models: dict[str, Path]
 ) -> None:
     from carriers.language_model import LanguageModel
     from carriers.prompts import CLOSED_BOOK_PREFIX, closed_book
@@ -187,13 +245,13 @@ def test_weights_answer_an_internalised_fact_after_a_restart(
 
 
 def test_rollback_brings_evicted_facts_back_to_the_index(
-    demo: Demo, embedded_models: dict[str, Path], tmp_path: Path
+    loop: Loop, embedded_models: dict[str, Path], tmp_path: Path
 ) -> None:
     import shutil
 
     from carriers.embedder import MiniLMEmbedder
 
-    shutil.copytree(demo.store, tmp_path / "store")
+    shutil.copytree(loop.store, tmp_path / "store")
     embedder = MiniLMEmbedder.load(embedded_models["embedder"])
     with ExternalMemory.open(tmp_path / "store", embedder, writer=True) as memory:
         gone = {fact.id for fact in memory.ledger.iter_facts(status=FactStatus.INTERNALISED)}

@@ -11,9 +11,10 @@ from eval.stream_pools import Arrival
 from eval.streams import StreamFact, StreamStep
 from sharpwave.errors import InputError
 from sharpwave.records import Fact
-from tasks.stream_files import RoutingCost, StreamFiles, StreamLayout, minutes_left, timed
+from tasks.stream_files import ArmStep, RoutingCost, StreamFiles, StreamLayout, minutes_left, timed
 from tasks.stream_report_tasks import routing_figures
-from tasks.stream_tasks import lay_out_stream
+from tasks.stream_tasks import ask_arm, lay_out_stream
+from tests.made_runs import step_record
 
 
 @pytest.fixture
@@ -43,6 +44,19 @@ def test_other_facts_are_refused(begun: StreamFiles, tmp_path: Path):
     facts.write_text('{"text": "Mira lives in Porto."}\n')
     with pytest.raises(InputError, match="give another folder"):
         lay_out_stream("unread", str(begun.run), "tiny", 4, str(facts))
+
+
+def test_an_arm_that_was_asked_is_not_asked_again(begun: StreamFiles):
+    begun.finish_arm("random", 0, ArmStep(held=1), [])
+    ask_arm("no settings are read", str(begun.run), 0, "random", oracle=True)
+
+
+def test_an_arm_that_a_finished_step_lacks_cannot_be_added(begun: StreamFiles):
+    begun.finish_step(step_record(0), [])
+    with pytest.raises(
+        InputError, match="step 1 was finished without the arm 'novelty'; give another folder"
+    ):
+        ask_arm("unread", str(begun.run), 0, "novelty", oracle=True)
 
 
 def test_seconds_add_up_over_the_times_a_run_is_taken_up(tmp_path: Path):
