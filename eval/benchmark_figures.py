@@ -15,6 +15,7 @@ from typing import Any
 from eval.metrics import em_retention, headline_rows, mean_f1, rows_by_question, subjects
 from eval.run_records import (
     FULL_STORE_ARM,
+    READMITTED,
     SHARPWAVE_ARM,
     SUPERSEDED,
     AnswerRow,
@@ -35,6 +36,7 @@ DIFFERENCES_FILE = "differences.json"
 
 _SEED = 0
 _KINDS = {"em_known": "known", "em_new": "new", "em_updated": "update"}
+_ASKED_APART = {"em_superseded_as_of": SUPERSEDED, "em_readmitted": READMITTED}
 _PER_SEED: dict[str, Callable[[ArmFigures], float | None]] = {
     "storage_ratio": lambda arm: arm.storage_ratio,
     "escalation_rate": lambda arm: arm.escalation_rate,
@@ -97,13 +99,14 @@ def _arm(runs: Sequence[Run], name: str) -> dict[str, Figure]:
     }
     for key, kind in _KINDS.items():
         found[key] = _share_of([[row for row in rows if row.kind == kind] for rows in real])
-    found["em_superseded_as_of"] = _share_of([_dated(run, name) for run in runs])
+    for key, kind in _ASKED_APART.items():
+        found[key] = _share_of([_of_kind(run, name, kind) for run in runs])
     figures = [next(arm for arm in run.arms if arm.name == name) for run in runs]
     return found | {key: _over_seeds([read(arm) for arm in figures]) for key, read in _PER_SEED.items()}
 
 
-def _dated(run: Run, name: str) -> list[AnswerRow]:
-    return [row for row in run.answers if row.arm == name and row.read == "real" and row.kind == SUPERSEDED]
+def _of_kind(run: Run, name: str, kind: str) -> list[AnswerRow]:
+    return [row for row in run.answers if row.arm == name and row.read == "real" and row.kind == kind]
 
 
 def _share_of(rows: Sequence[Sequence[AnswerRow]]) -> Figure:

@@ -17,6 +17,7 @@ from eval.run_records import (
     FULL_STORE_ARM,
     NOVELTY_ARM,
     RANDOM_ARM,
+    READMITTED,
     RECENCY_ARM,
     SHARPWAVE_ARM,
     WITHOUT_READMISSION_ARM,
@@ -170,9 +171,21 @@ class BenchmarkReport:
         if WITHOUT_READMISSION_ARM not in self.differences:
             return "The arm without re-admission was not run."
         readmitted = self._mean(SHARPWAVE_ARM, "readmitted") or 0.0
-        return (
+        asked = sum(
+            row.kind == READMITTED and row.arm == SHARPWAVE_ARM for run in self.runs for row in run.answers
+        )
+        text = (
             f"Nights put {readmitted:.1f} facts a run back into the store; without them the exact match changes by "
-            f"{_difference(_negative(self.differences[WITHOUT_READMISSION_ARM]))}."
+            f"{_difference(_negative(self.differences[WITHOUT_READMISSION_ARM]))}"
+        )
+        if not asked:
+            return f"{text}."
+        own, without = (
+            self.metrics[name]["em_readmitted"] for name in (SHARPWAVE_ARM, WITHOUT_READMISSION_ARM)
+        )
+        return (
+            f"{text}. Asked at the end about these facts alone (n = {asked}), it is {_share(own)} with them and "
+            f"{_share(without)} without."
         )
 
     def _answers(self) -> Table:

@@ -11,6 +11,7 @@ from eval.run_records import (
     ABSENT,
     FULL_STORE_ARM,
     HEADLINE_ARMS,
+    READMITTED,
     SHARPWAVE_ARM,
     SUPERSEDED,
     AnswerRow,
@@ -107,10 +108,12 @@ def weights_share(rows: Sequence[AnswerRow]) -> float:
 
 
 def headline_rows(rows: Iterable[AnswerRow], arm: str) -> list[AnswerRow]:
-    """Return an arm's rows with real retrieval about what holds now: no dated questions, no absent facts."""
-    return [
-        row for row in rows if row.arm == arm and row.read == "real" and row.kind not in (SUPERSEDED, ABSENT)
-    ]
+    """Return an arm's rows with real retrieval about what holds now: no dated questions, no absent facts.
+
+    Nor what is asked at the end about re-admitted facts, which only two arms are asked.
+    """
+    apart = (SUPERSEDED, ABSENT, READMITTED)
+    return [row for row in rows if row.arm == arm and row.read == "real" and row.kind not in apart]
 
 
 def rows_by_question(rows: Iterable[AnswerRow], arm: str) -> dict[QuestionKey, AnswerRow]:

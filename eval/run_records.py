@@ -66,6 +66,9 @@ SUPERSEDED = "superseded"
 ABSENT = "absent"
 """Kind of the questions about facts that never arrive: what an arm knows of them it has not from the stream."""
 
+READMITTED = "readmitted"
+"""Kind of the questions, at the end of a run, about the facts that nights have put back into the store."""
+
 ReadMode = Literal["real", "oracle", "weights"]
 """Real: what the embedder finds. Oracle: the right fact is handed over if held. Weights: nothing is handed over."""
 
@@ -158,7 +161,7 @@ class AnswerRow(RunRecord):
     )
     group: str | None = None
     kind: str | None = Field(
-        default=None, description="Sort of question: known, new, update, superseded, absent."
+        default=None, description="Sort of question: known, new, update, superseded, absent, readmitted."
     )
     read: ReadMode = Field(default="real", description="How the arm came by what it answered from.")
     as_of: Moment | None = Field(default=None, description="The day asked about; None = now.")

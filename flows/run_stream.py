@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from eval.run_records import HEADLINE_ARMS, RunMetrics
+from eval.run_records import HEADLINE_ARMS, WITHOUT_READMISSION_ARM, RunMetrics
 from flows.consolidate_memory import consolidate_memory
 from flows.ingest_stream import ingest_stream
 from sharpwave.progress import current_progress
@@ -15,7 +15,13 @@ from tasks.stream_arms import step_run_id
 from tasks.stream_files import StreamFiles, minutes_left, timed
 from tasks.stream_report_tasks import finish_run_task, night_run_id
 from tasks.stream_sizes import STREAM_SIZES, StreamSize
-from tasks.stream_tasks import ask_arm_task, ask_around_night_task, close_step_task, lay_out_stream_task
+from tasks.stream_tasks import (
+    ask_arm_task,
+    ask_around_night_task,
+    ask_put_back_task,
+    close_step_task,
+    lay_out_stream_task,
+)
 from tasks.tracking import parent_run
 
 
@@ -76,6 +82,8 @@ def run_stream(
                     consolidate_memory(night_run_id(run, step), *chosen, tracker.run_id)
                     ask_around_night_task(settings_path, out, step, "after")
             _tell_time_left(files, seed, (step + 1, steps), plan)
+        if WITHOUT_READMISSION_ARM in asked:
+            ask_put_back_task(settings_path, out)
         return finish_run_task(settings_path, out, size, seed, asked, tracker.run_id)
 
 

@@ -49,7 +49,7 @@ from tasks.stream_files import RoutingCost, StreamFiles
 if TYPE_CHECKING:
     from serving.loaded_models import LoadedModels
 
-_ALL = 1_000_000
+ALL_EVENTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def routing_cost(memory: AgentMemory, run_id: str, *, seconds: float = 0.0, time
         seconds: What deciding took, of `timed` facts.
         timed: Fewer than were decided where a killed run was taken up again.
     """
-    events = memory.memory.ledger.last_events(EventKind.ROUTED, _ALL)
+    events = memory.memory.ledger.last_events(EventKind.ROUTED, ALL_EVENTS)
     decisions = [
         RouteDecision(fact_id=event.fact_id, reason="", **event.payload)
         for event in events
@@ -142,7 +142,7 @@ def _without_readmission(name: str, place: ArmPlace) -> Iterator[OpenedArm]:
     """A view of our own store at the time of asking, less the facts that a night has put back into it."""
     with AgentMemory.open(place.settings) as memory:
         ledger = memory.memory.ledger
-        put_back = {event.fact_id for event in ledger.last_events(EventKind.READMITTED, _ALL)}
+        put_back = {event.fact_id for event in ledger.last_events(EventKind.READMITTED, ALL_EVENTS)}
         hot = {fact.id: fact.fact.text for fact in ledger.iter_facts(status=FactStatus.HOT)}
         ours = memory.recall
         recall = Recall(

@@ -3,7 +3,8 @@
 <run>/stream/layout.json         of which size and seed the stream is, and which facts it lacks
 <run>/stream/facts-01.jsonl      what arrives in step 1, in the format that `sharpwave ingest` reads
 <run>/stream/questions-01.jsonl  what is asked after it
-<run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone
+<run>/stream/answers-01.jsonl    what every arm answered; -before-night, -after-night: the memory alone;
+                                 -put-back: two arms, about what nights put back into the store
 <run>/stream/step-01.json        where everything stood
 <run>/stream/seconds.json        what the run has taken so far, over all the times that it was taken up
 <run>/arms/NAME/answers-01.jsonl what one arm answered, and step-01.json how it stood, until the step is finished

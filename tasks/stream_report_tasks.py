@@ -42,7 +42,7 @@ from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
 from tasks.stream_files import RoutingCost, StreamFiles
 from tasks.stream_sizes import STREAM_SIZES, StreamSize
-from tasks.stream_tasks import escalation_share, stream_decisions
+from tasks.stream_tasks import PUT_BACK, escalation_share, stream_decisions
 from tasks.tracking import joined_run
 
 
@@ -86,6 +86,7 @@ def _whole_run(memory: AgentMemory, run: Path, size: StreamSize, seed: int, name
     settings, files = memory.settings, StreamFiles(run)
     records = [record for step in range(files.step_count) if (record := files.record(step)) is not None]
     answers = [row for step in range(files.step_count) for row in files.answers(step)]
+    answers += files.answers(files.step_count - 1, PUT_BACK)
     check_protocol(answers)
     decisions = stream_decisions(settings, run, files.step_count)
     nights = [_night_summary(memory, files, run, step) for step in size.nights_after]

@@ -13,18 +13,18 @@ from consolidation.anchors import read_anchors
 from eval.corpora.stable_draw import StableDraw
 from eval.metrics import headline_rows, mean_em, storage_ratio
 from eval.public_sets.reading import read_public_set
-from eval.reading import present_questions, read_oracle, read_real, read_weights
-from eval.run_records import SHARPWAVE_ARM, AnswerRow, StepRecord
+from eval.reading import AskedQuestion, present_questions, read_oracle, read_real, read_weights
+from eval.run_records import READMITTED, SHARPWAVE_ARM, WITHOUT_READMISSION_ARM, AnswerRow, StepRecord
 from eval.stream_pools import Arrival
 from eval.streams import build_stream, summary
 from serving.loaded_models import shared_models
 from sharpwave.errors import InputError
 from sharpwave.progress import current_progress
-from sharpwave.records import FactStatus, RouteDecision, RouteStage
+from sharpwave.records import EventKind, FactStatus, RouteDecision, RouteStage
 from sharpwave.settings import Settings
 from tasks.policies import side_effect_task
 from tasks.run_settings import read_settings
-from tasks.stream_arms import ArmPlace, open_arm, step_run_id
+from tasks.stream_arms import ALL_EVENTS, ArmPlace, open_arm, step_run_id
 from tasks.stream_files import ArmStep, StreamFiles, StreamLayout
 from tasks.stream_sizes import STREAM_SIZES
 from tasks.tracking import joined_run
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eval.public_sets.harvest import PublicSet
     from tasks.stream_sizes import StreamSize
 
+PUT_BACK = "-put-back"
 _ASKED_AROUND_NIGHT = 200
 
 
@@ -208,6 +209,39 @@ def ask_around_night(settings_path: str, run_folder: str, step: int, when: str) 
     return mean_em([row.correct for row in rows])
 
 
+def ask_put_back(settings_path: str, run_folder: str) -> None:
+    """Ask, after the last step, about the facts that nights put back: the memory, and the arm without them.
+
+    A stream asks about few of them, so the arms' overall figures hardly tell the two apart. A fact is asked about with
+    its own first question, and only while it is in the store.
+    """
+    files = StreamFiles(Path(run_folder))
+    last = files.step_count - 1
+    if files.answers_file(last, PUT_BACK).exists():
+        return
+    place = ArmPlace(read_settings(settings_path), files, last)
+    with open_ledger(place.settings.store.path) as ledger:
+        put_back = {event.fact_id for event in ledger.last_events(EventKind.READMITTED, ALL_EVENTS)}
+        held = [fact.fact for fact in ledger.facts(sorted(put_back)) if fact.status is FactStatus.HOT]
+    questions = [
+        AskedQuestion(
+            fact_id=fact.id,
+            question=fact.questions[0],
+            answers=fact.answers,
+            kind=READMITTED,
+            group=fact.slot.subject if fact.slot else fact.id,
+        )
+        for fact in held
+        if fact.questions and fact.answers
+    ]
+    texts = {fact.id: fact.text for fact in held}
+    rows = []
+    for name in (SHARPWAVE_ARM, WITHOUT_READMISSION_ARM):
+        with open_arm(name, place) as opened:
+            rows += read_real(opened.arm, last, questions, texts)
+    files.write_answers(last, rows, PUT_BACK)
+
+
 def stream_decisions(settings: Settings, run: Path, steps: int) -> list[RouteDecision]:
     """Return the decisions of the first steps, each fact once per run: the last one counts after a resume."""
     found: dict[tuple[int, str], RouteDecision] = {}
@@ -241,5 +275,6 @@ def _curves(record: StepRecord) -> dict[str, float]:
 
 lay_out_stream_task = side_effect_task(lay_out_stream)
 ask_arm_task = side_effect_task(ask_arm)
+ask_put_back_task = side_effect_task(ask_put_back)
 close_step_task = side_effect_task(close_step)
 ask_around_night_task = side_effect_task(ask_around_night)

@@ -148,6 +148,24 @@ def test_curves_are_means_and_nights_are_sums():
     assert (night.selected, night.internalised, night.damaged) == (16, 16, 4)
 
 
+def test_what_was_put_back_is_a_figure_of_its_own_and_no_part_of_the_headline():
+    ours, without = "sharpwave", "sharpwave_without_readmission"
+    rows = [
+        *(answer(arm, 1, correct=True) for arm in (ours, without, "full_store")),
+        *(answer(ours, number, correct=number != 2, kind="readmitted") for number in range(2, 6)),
+        *(answer(without, number, correct=number == 2, kind="readmitted") for number in range(2, 6)),
+    ]
+    run = run_of(rows)
+    run = run.model_copy(update={"arms": (*run.arms, run.arms[0].model_copy(update={"name": without}))})
+    report = BenchmarkReport([run])
+    assert report.metrics[ours]["em"]["mean"] == 1.0
+    assert report.metrics[ours]["em_readmitted"]["mean"] == 0.75
+    assert report.metrics[without]["em_readmitted"]["mean"] == 0.25
+    text = " ".join(report.sentences())
+    assert "about these facts alone (n = 4), it is 75.0% (" in text
+    assert "and 25.0% (" in text
+
+
 # ----------------------------------------------------------------------------------------- folder
 
 

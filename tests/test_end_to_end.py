@@ -16,7 +16,7 @@ from carriers.external_memory import ExternalMemory
 from consolidation import night_folder
 from consolidation.night_folder import NightFolder
 from consolidation.records import NightReport, NightVerdict
-from eval.run_records import ALL_ARMS, Run, read_run
+from eval.run_records import ALL_ARMS, READMITTED, SHARPWAVE_ARM, WITHOUT_READMISSION_ARM, Run, read_run
 from sharpwave.records import EventKind, FactStatus, RouteStage
 from tests.cli_runs import SHARPWAVE, environment
 
@@ -168,6 +168,15 @@ def test_every_arm_was_asked_every_question(loop: Loop) -> None:
     assert len({arm.n_questions for arm in run.arms}) == 1
     assert all(arm.em_oracle is not None for arm in run.arms)
     assert {row.read for row in run.answers} == {"real", "oracle", "weights"}
+
+
+def test_facts_put_back_are_asked_about_with_and_without_them(loop: Loop) -> None:
+    rows = [row for row in loop.run.answers if row.kind == READMITTED]
+    asked = {arm: [row.fact_id for row in rows if row.arm == arm] for arm in ALL_ARMS}
+    assert asked[SHARPWAVE_ARM] == asked[WITHOUT_READMISSION_ARM]
+    assert len(rows) == 2 * len(asked[SHARPWAVE_ARM])
+    assert len(asked[SHARPWAVE_ARM]) <= loop.run.metrics.readmitted
+    assert all(row.found is None for row in rows if row.arm == WITHOUT_READMISSION_ARM)
 
 
 def test_controls_hold_as_much_as_the_memory_at_every_step(loop: Loop) -> None:
