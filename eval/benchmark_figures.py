@@ -29,6 +29,7 @@ from eval.statistics import (
     exact_mcnemar_p_value,
     student_interval,
     two_level_ratio_interval,
+    wilson_interval,
 )
 
 BENCHMARK_METRICS_FILE = "metrics.json"
@@ -110,6 +111,14 @@ def _of_kind(run: Run, name: str, kind: str) -> list[AnswerRow]:
 
 
 def _share_of(rows: Sequence[Sequence[AnswerRow]]) -> Figure:
+    """Return the share of right answers; of answers all alike a bootstrap says nothing, so Wilson's interval stands in.
+
+    Its n is the number of subjects, as in `eval.metrics.em_interval`.
+    """
+    hits = [float(row.correct) for own in rows for row in own]
+    if hits and len(set(hits)) == 1:
+        n = sum(len(set(subjects(own))) for own in rows)
+        return _figure(hits[0], wilson_interval(n if hits[0] else 0, n))
     return _mean([[float(row.correct) for row in own] for own in rows], [subjects(own) for own in rows])
 
 

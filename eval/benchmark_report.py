@@ -108,8 +108,11 @@ class BenchmarkReport:
                 continue
             difference = self.differences[name]
             if difference["mean"] < 0:
+                ahead = (
+                    "answers better" if difference["high"] < 0 else "is ahead by no more than chance explains"
+                )
                 lost.append(
-                    f"{_capital(arm_label(name))} answers better: Sharpwave minus it is {_difference(difference)}."
+                    f"{_capital(arm_label(name))} {ahead}: Sharpwave minus it is {_difference(difference)}."
                 )
             worse = [
                 f"{words} ({percent(theirs)} against {percent(own)})"
@@ -120,9 +123,7 @@ class BenchmarkReport:
             ]
             if worse and name == FULL_STORE_ARM:
                 lost.append(f"The full store does better on {_listed(worse)}.")
-        return lost or [
-            "No arm answers better than Sharpwave, and the full store is ahead on no sort of question."
-        ]
+        return lost or ["No arm is ahead of Sharpwave, and the full store is ahead on no sort of question."]
 
     def _leaders(self) -> list[str]:
         """Name, for each sort of question that Sharpwave does not answer best, the arms that do."""

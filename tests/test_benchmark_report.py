@@ -124,6 +124,12 @@ def test_figures_of_one_value_a_seed_have_no_interval_with_one_seed_and_students
     assert figure == pytest.approx({"mean": 0.5, "low": 0.5 - 1.2706, "high": 0.5 + 1.2706}, abs=1e-4)
 
 
+def test_answers_all_alike_get_wilsons_interval_over_subjects():
+    rows = [answer("sharpwave", number, correct=True, kind="known") for number in (1, 1, 2)]
+    figure = benchmark_metrics([run_of(rows)])["sharpwave"]["em_known"]
+    assert figure == pytest.approx({"mean": 1.0, "low": 0.3424, "high": 1.0}, abs=1e-4)  # 2 of 2, z = 1.96
+
+
 def test_differences_are_taken_in_pairs():
     ours = [answer("sharpwave", number, correct=True) for number in range(20)]
     theirs = [answer("random", number, correct=number < 10) for number in range(20)]
@@ -207,13 +213,17 @@ def test_who_beats_us_is_named_with_figures():
     beaten = BenchmarkReport([make_run(seed=seed, wrong_every=BEATEN) for seed in (0, 1)])
     text = " ".join(beaten.sentences())
     assert "Full store answers better: Sharpwave minus it is \u221231.7 pts" in text
+    even = make_run(wrong_every={"sharpwave": 7, "full_store": 8, "no_memory": 2, "random": 3})
+    assert "Full store is ahead by no more than chance explains" in " ".join(
+        BenchmarkReport([even]).sentences()
+    )
     assert "The full store does better on known facts (" in text
     assert "Best on known facts: full store, " in text
     unbeaten = BenchmarkReport([
         make_run(wrong_every={"sharpwave": 60, "full_store": 3, "no_memory": 2, "random": 4})
     ])
     assert "Full store answers better" not in " ".join(unbeaten.sentences())
-    assert "No arm answers better" in " ".join(unbeaten.sentences())
+    assert "No arm is ahead" in " ".join(unbeaten.sentences())
     assert "Best on" not in " ".join(unbeaten.sentences())
     assert "ahead on no sort of question" in " ".join(unbeaten.sentences())
 
