@@ -215,7 +215,7 @@ class BenchmarkReport:
             ])
         note = (
             "Real retrieval, questions about what holds now. Intervals: bootstrap over seeds and subjects within each; "
-            "p: McNemar's exact test on the pairs."
+            "p: McNemar's exact test on the pairs, not corrected for the number of arms."
         )
         return self._table("Answers", note, head, rows)
 
